@@ -1,0 +1,248 @@
+/* scx.h: the C ABI of libscx.
+ *
+ * Rules that hold for every function:
+ *  - The result is a status (SCX_OK or one of the codes below) unless the comment says otherwise.
+ *  - `error` may be NULL. It belongs to the caller; a failing call fills it, a call that succeeds leaves it alone.
+ *  - Outputs are cleared first, so that a failing call never leaves an old handle in them.
+ *  - A handle belongs to the process that made it. In another process every call but its close answers
+ *    SCX_WRONG_PROCESS; the close then frees nothing, because the threads and locks stayed in the parent.
+ *  - Closing NULL does nothing. A handle must not be used by two threads at once unless its comment allows it.
+ *  - Strings are UTF-8. Names from a file are given as pointer and length, without a terminator.
+ *  - Structs that may grow start with `struct_bytes`, which the caller sets to sizeof.
+ */
+#ifndef SCX_H
+#define SCX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* scx-ffi-begin: the Python binding parses from here to scx-ffi-end; plain declarations only */
+
+#define SCX_ABI_VERSION 1
+
+/* ---- statuses: numbers are never reused ---- */
+#define SCX_OK 0
+#define SCX_BAD_ARGUMENT 1   /* a value that no file could make right */
+#define SCX_OUT_OF_RANGE 2   /* a row, column or index beyond what there is */
+#define SCX_UNSUPPORTED 3    /* a well-formed file that needs something this build lacks */
+#define SCX_TRUNCATED 4      /* the file ends before what it promises */
+#define SCX_CORRUPT 5        /* the file contradicts itself or a checksum */
+#define SCX_IO 6             /* the system refused: os_error holds errno */
+#define SCX_NO_MEMORY 7
+#define SCX_LIMIT 8          /* a documented bound of the library or of a handle was reached */
+#define SCX_CLOSED 9
+#define SCX_WRONG_PROCESS 10
+#define SCX_NOT_FOUND 11
+#define SCX_TIMEOUT 12       /* nothing happened within the given time; call again */
+#define SCX_EXISTS 13        /* the target exists and overwriting was not asked for */
+
+#define SCX_NO_INDEX 0xFFFFFFFFFFFFFFFF /* in scx_error: no shard or row to name */
+
+typedef struct scx_error {
+    int32_t status;
+    int32_t os_error;      /* errno, or 0 */
+    uint64_t shard;        /* index of the shard in its matrix, or SCX_NO_INDEX */
+    uint64_t row;          /* physical row in the file, or SCX_NO_INDEX */
+    char section[128];     /* name of the section, terminated, escaped; may be empty */
+    char message[1024];    /* terminated UTF-8: what is wrong, where, what to do */
+} scx_error;
+
+/* ---- value types (the value_encoding of a shard) ---- */
+#define SCX_U8 0
+#define SCX_U16 1
+#define SCX_U32 2
+#define SCX_F32 3
+#define SCX_F16 4
+#define SCX_F64 64
+#define SCX_I32 65
+#define SCX_I64 66
+#define SCX_U64 67
+
+/* ---- codecs ---- */
+#define SCX_CODEC_NONE 0
+#define SCX_CODEC_ROWPACK 64
+
+/* ---- the library; any thread ---- */
+uint32_t scx_abi_version(void);
+const char *scx_library_version(void); /* static, terminated */
+const char *scx_simd_level(void);      /* static, terminated: "v2", "v3", "v4", "neon" or "scalar" */
+
+/* ---- a file that is open for reading: calls are safe from several threads at once ---- */
+typedef struct scx_file scx_file;
+
+#define SCX_OPEN_VERIFY 1 /* check what is read: row checksums, and a section's hash on first use */
+
+typedef struct scx_file_info {
+    uint32_t struct_bytes;
+    uint32_t format_version;
+    uint32_t catalog_version;
+    uint32_t flags;
+    uint64_t file_bytes;
+    uint64_t n_obs; /* physical rows */
+    uint64_t n_vars;
+    uint64_t nnz;
+    uint64_t manifest_sequence;
+    uint32_t shard_target_rows;
+    uint32_t n_sections;
+    uint32_t n_modalities;
+    uint32_t n_unknown_sections; /* sections of types that this build does not know */
+} scx_file_info;
+
+typedef struct scx_section_info {
+    uint32_t struct_bytes;
+    uint32_t section_type;
+    uint32_t modality_id;
+    uint32_t name_bytes;
+    const char *name;    /* in the handle; valid until it is closed */
+    const uint8_t *data; /* the mapped bytes; valid until the file is closed */
+    uint64_t offset;
+    uint64_t length;
+    uint8_t blake3[32];
+    uint32_t has_shard_stats; /* 1: the fields below are set */
+    uint32_t codec_id;        /* of shards; from the shard header */
+    uint32_t value_type;
+    uint32_t reserved;
+    uint64_t row_start;
+    uint64_t row_end;
+    uint64_t column_start;
+    uint64_t column_end;
+    uint64_t nnz;
+    uint64_t value_sum;
+    uint32_t value_min;
+    uint32_t value_max;
+} scx_section_info;
+
+typedef struct scx_modality_info {
+    uint32_t struct_bytes;
+    uint32_t modality_type;
+    uint32_t name_bytes;
+    uint32_t codec_id;
+    const char *name; /* in the handle; valid until it is closed */
+    uint64_t n_vars;
+    uint64_t nnz;
+    uint32_t n_csr_shards;
+    uint32_t value_type;
+} scx_modality_info;
+
+int32_t scx_file_open(const char *path, uint32_t open_flags, scx_file **file_out, scx_error *error);
+void scx_file_close(scx_file *file);
+int32_t scx_file_get_info(scx_file *file, scx_file_info *info_out, scx_error *error);
+int32_t scx_file_get_section(scx_file *file, uint32_t section_index, scx_section_info *info_out, scx_error *error);
+/* modality_index counts from 0; the modality's id is modality_index + 1 */
+int32_t scx_file_get_modality(scx_file *file, uint32_t modality_index, scx_modality_info *info_out, scx_error *error);
+/* SCX_NOT_FOUND when no section of that type, modality and name exists */
+int32_t scx_file_find_section(scx_file *file, uint32_t section_type, uint32_t modality_id, const char *name, uint32_t *section_index_out, scx_error *error);
+/* compares the section's bytes with the BLAKE3 in the catalog: SCX_CORRUPT when they differ */
+int32_t scx_file_verify_section(scx_file *file, uint32_t section_index, scx_error *error);
+/* compares the whole file with the header's checksum */
+int32_t scx_file_verify_checksum(scx_file *file, scx_error *error);
+
+/* ---- writing a new file; one thread at a time ---- */
+typedef struct scx_writer scx_writer;
+
+typedef struct scx_writer_options {
+    uint32_t struct_bytes;
+    uint32_t overwrite;         /* 0: SCX_EXISTS when the target is there */
+    uint32_t shard_target_rows;
+    uint32_t codec_id;          /* the header's hint */
+    uint64_t n_obs;
+    uint64_t n_vars;            /* the largest over modalities */
+} scx_writer_options;
+
+/* Writes go to a temporary file beside `path`; only scx_writer_finish gives it that name. */
+int32_t scx_writer_create(const char *path, const scx_writer_options *options, scx_writer **writer_out, scx_error *error);
+/* declares the next modality (ids count from 1); before its first section */
+int32_t scx_writer_add_modality(scx_writer *writer, const char *name, uint32_t modality_type, uint32_t codec_id, uint32_t value_type, uint64_t n_vars, scx_error *error);
+int32_t scx_writer_add_section(scx_writer *writer, uint32_t section_type, uint32_t modality_id, const char *name, const uint8_t *data, uint64_t data_bytes, scx_error *error);
+/* catalogs, checksums, sync and rename; afterwards only scx_writer_close is allowed */
+int32_t scx_writer_finish(scx_writer *writer, scx_error *error);
+/* removes the temporary file when scx_writer_finish did not succeed */
+void scx_writer_close(scx_writer *writer);
+
+/* ---- writing one shard: begin, append rows in order, finish; one open shard a writer ---- */
+typedef struct scx_shard_options {
+    uint32_t struct_bytes;
+    uint32_t section_type;
+    uint32_t modality_id;
+    uint32_t codec_id;
+    uint32_t value_type;  /* what is stored; appended values must be of this type */
+    uint32_t threads;     /* 0: as many as the machine has */
+    uint32_t keep_zeros;  /* 1: explicit zeros stay (obsp graphs); 0: dropped */
+    uint32_t reserved;
+    uint64_t row_start;   /* in the file */
+    uint64_t n_rows;
+    uint64_t n_cols;
+    const char *name;     /* terminated */
+} scx_shard_options;
+
+/* what was mended to make rows canonical; added up over calls */
+typedef struct scx_mended {
+    uint64_t unsorted_rows;
+    uint64_t duplicate_entries;
+    uint64_t explicit_zeros;
+    uint64_t non_finite_values; /* kept, only counted */
+    uint64_t negative_values;   /* kept, only counted */
+    uint64_t fractional_values; /* kept, only counted: floats that are no whole number */
+} scx_mended;
+
+int32_t scx_shard_begin(scx_writer *writer, const scx_shard_options *options, scx_error *error);
+/* indptr: n_rows + 1 entries of 8 bytes, any start; indices of index_bytes 4 or 8, signed; both are relative
+ * to indptr[0]: entry indptr[r] - indptr[0] of `indices` and `values` is the row's first */
+int32_t scx_shard_append_csr(scx_writer *writer, uint64_t n_rows, const int64_t *indptr, const void *indices, uint32_t index_bytes, const void *values, scx_mended *mended, scx_error *error);
+/* row-major n_rows x n_cols values of the shard's type */
+int32_t scx_shard_append_dense(scx_writer *writer, uint64_t n_rows, const void *values, scx_mended *mended, scx_error *error);
+int32_t scx_shard_finish(scx_writer *writer, scx_error *error);
+
+/* ---- a matrix of an open file: X, a layer, raw or a sharded graph; safe from several threads at once ---- */
+typedef struct scx_matrix scx_matrix;
+
+typedef struct scx_matrix_info {
+    uint32_t struct_bytes;
+    uint32_t value_type;
+    uint64_t n_rows;
+    uint64_t n_cols;
+    uint64_t nnz;
+    uint64_t max_row_values; /* most stored values in one row */
+    uint32_t n_shards;
+    uint32_t codec_id;
+} scx_matrix_info;
+
+/* `name`: "X", "raw/X", a layer's name or a graph's key; the file must outlive the matrix */
+int32_t scx_matrix_open(scx_file *file, uint32_t section_type, uint32_t modality_id, const char *name, scx_matrix **matrix_out, scx_error *error);
+void scx_matrix_close(scx_matrix *matrix);
+int32_t scx_matrix_get_info(scx_matrix *matrix, scx_matrix_info *info_out, scx_error *error);
+/* rows: physical row numbers, any order, repeats allowed; SCX_OUT_OF_RANGE names the first bad one */
+int32_t scx_matrix_row_counts(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, int64_t *counts_out, scx_error *error);
+/* the rows' totals in f64, negatives and NaN counted as 0 (the library size) */
+int32_t scx_matrix_row_totals(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, double *totals_out, scx_error *error);
+/* indptr: n_rows + 1 entries, made by the caller from scx_matrix_row_counts, indptr[0] = 0.
+ * value_type: the matrix's own, or SCX_F32 / SCX_F64 for any matrix (rounded as a cast would). */
+int32_t scx_matrix_gather_csr(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, const int64_t *indptr, int32_t *indices_out, uint32_t value_type, void *values_out, uint32_t threads, scx_error *error);
+
+#define SCX_NORMALIZE 1
+#define SCX_LOG1P 2
+
+typedef struct scx_dense_options {
+    uint32_t struct_bytes;
+    uint32_t transform;       /* SCX_NORMALIZE | SCX_LOG1P */
+    double target_sum;
+    const uint32_t *panel;    /* ascending distinct columns, or NULL for all */
+    uint64_t n_panel;
+} scx_dense_options;
+
+/* row-major float32, n_rows x (n_panel or n_cols); every element is written */
+int32_t scx_matrix_gather_dense(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, const scx_dense_options *options, float *values_out, uint32_t threads, scx_error *error);
+/* hashes the shards, decodes every row, checks canonical form, row order and the catalog's figures */
+int32_t scx_matrix_validate(scx_matrix *matrix, scx_error *error);
+
+/* scx-ffi-end */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
