@@ -1,0 +1,1 @@
+"""Readers of other formats, described for the writer as `ExperimentContent`."""

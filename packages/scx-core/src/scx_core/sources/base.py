@@ -1,0 +1,102 @@
+"""What a converter hands to the writer: matrices as row blocks, and everything around them.
+
+A reader of some format (AnnData in memory, an .h5ad on disk, a 10x file, an mtx folder) describes its content as an
+`ExperimentContent`; `scx_core.writing` turns that into a file without knowing where it came from. Matrices are never
+asked for whole: a source yields blocks of consecutive rows, small enough for the caller's memory budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MatrixForm: TypeAlias = Literal["csr_matrix", "csr_array", "csc_matrix", "csc_array", "dense"]
+"""How the caller held the matrix; `to_anndata` gives the same form back."""
+
+
+@dataclass(frozen=True)
+class CsrBlock:
+    """Consecutive rows in CSR: `indptr` int64 of n_rows + 1 (any start), `indices` int32 or int64, `values` any dtype.
+
+    `indices[0]` and `values[0]` belong to `indptr[0]`. Rows may be unsorted, hold duplicates and explicit zeros: the
+    writer makes them canonical and counts what it mended.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32] | npt.NDArray[np.int64]
+    values: npt.NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Consecutive rows, C-contiguous, shape (n_rows, n_cols)."""
+
+    values: npt.NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.values.shape[0])
+
+
+class MatrixSource(Protocol):
+    """A matrix that can be read once, from its first row to its last."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def form(self) -> MatrixForm: ...
+
+    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock | DenseBlock]:
+        """Yield all rows in order, in blocks of about `block_bytes` of indices and values (at least one row each)."""
+        ...
+
+
+@dataclass
+class ModalityContent:
+    """One modality: its genes and everything aligned with them. A plain AnnData has one, without a name."""
+
+    var: pd.DataFrame
+    X: MatrixSource | None = None
+    layers: dict[str, MatrixSource] = field(default_factory=dict)
+    obsm: dict[str, Any] = field(default_factory=dict)
+    varm: dict[str, Any] = field(default_factory=dict)
+    obsp: dict[str, Any] = field(default_factory=dict)
+    varp: dict[str, Any] = field(default_factory=dict)
+    uns: Mapping[str, Any] = field(default_factory=dict)
+    raw_X: MatrixSource | None = None
+    raw_var: pd.DataFrame | None = None
+    raw_varm: dict[str, Any] = field(default_factory=dict)
+    # multimodal files only: the modality's own obs columns, and which global rows its cells are
+    obs: pd.DataFrame | None = None
+    rows: npt.NDArray[np.int64] | None = None
+
+
+@dataclass
+class ExperimentContent:
+    """All that one .scx file holds. `modalities` has the single key "" for a single-modality file."""
+
+    obs: pd.DataFrame
+    modalities: dict[str, ModalityContent]
+    # multimodal files only: what MuData itself holds beside its modalities
+    var: pd.DataFrame | None = None
+    obsm: dict[str, Any] = field(default_factory=dict)
+    obsp: dict[str, Any] = field(default_factory=dict)
+    varm: dict[str, Any] = field(default_factory=dict)
+    varp: dict[str, Any] = field(default_factory=dict)
+    uns: Mapping[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""From an `ExperimentContent` to a .scx file."""
