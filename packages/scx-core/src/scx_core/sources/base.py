@@ -1,8 +1,9 @@
 """What a converter hands to the writer: matrices as row blocks, and everything around them.
 
-A reader of some format (AnnData in memory, an .h5ad on disk, a 10x file, an mtx folder) describes its content as an
-`ExperimentContent`; `scx_core.writing` turns that into a file without knowing where it came from. Matrices are never
-asked for whole: a source yields blocks of consecutive rows, small enough for the caller's memory budget.
+A reader of some format (AnnData in memory, an .h5ad on disk, a 10x file, an mtx folder) describes
+its content as an `ExperimentContent`; `scx_core.writing` turns that into a file without knowing
+where it came from. Matrices are never asked for whole: a source yields blocks of consecutive rows,
+small enough for the caller's memory budget.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 MatrixForm: TypeAlias = Literal["csr_matrix", "csr_array", "csc_matrix", "csc_array", "dense"]
 """How the caller held the matrix; `to_anndata` gives the same form back."""
 
+IndexWidth: TypeAlias = Literal["int32", "int64"]
+IndexDtypes: TypeAlias = tuple[IndexWidth, IndexWidth]
+"""The widths of a sparse matrix's `indices` and `indptr`; `to_anndata` gives the same back."""
+
 
 @dataclass(frozen=True)
 class CsrBlock:
-    """Consecutive rows in CSR: `indptr` int64 of n_rows + 1 (any start), `indices` int32 or int64, `values` any dtype.
+    """Consecutive rows in CSR.
 
-    `indices[0]` and `values[0]` belong to `indptr[0]`. Rows may be unsorted, hold duplicates and explicit zeros: the
-    writer makes them canonical and counts what it mended.
+    `indptr` is int64 of n_rows + 1 entries with any start, `indices` int32 or int64, `values` of
+    any dtype. `indices[0]` and `values[0]` belong to `indptr[0]`. Rows may be unsorted, hold
+    duplicates and explicit zeros: the writer makes them canonical and counts what it mended.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -61,14 +67,31 @@ class MatrixSource(Protocol):
     @property
     def form(self) -> MatrixForm: ...
 
+    @property
+    def index_dtypes(self) -> IndexDtypes | None:
+        """None for a dense matrix, and where the widths are nobody's wish."""
+        ...
+
     def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock | DenseBlock]:
-        """Yield all rows in order, in blocks of about `block_bytes` of indices and values (at least one row each)."""
+        """Yield all rows in order, each block about `block_bytes` of indices and values.
+
+        A block has at least one row. Its arrays must stay unchanged until the block after the next
+        one is asked for, because one block is encoded while the next is read.
+        """
         ...
 
 
 @dataclass
 class ModalityContent:
-    """One modality: its genes and everything aligned with them. A plain AnnData has one, without a name."""
+    """One modality: its genes and everything aligned with them.
+
+    A plain AnnData has one, without a name. In a multimodal file `obs` and `rows` are set:
+    `rows[i]` is the row in the file of the modality's cell i; distinct numbers in any order. Cells
+    that no number names were not measured. `obs`, `obsm` and `obsp` keep the modality's own order
+    of cells. X, layers and raw, which the file stores by its own rows, yield the cells in
+    ascending order of `rows`: cell `argsort(rows)[0]` first. `columns[j]`, where given, is the row
+    of gene j in `ExperimentContent.var`.
+    """
 
     var: pd.DataFrame
     X: MatrixSource | None = None
@@ -81,22 +104,28 @@ class ModalityContent:
     raw_X: MatrixSource | None = None
     raw_var: pd.DataFrame | None = None
     raw_varm: dict[str, Any] = field(default_factory=dict)
-    # multimodal files only: the modality's own obs columns, and which global rows its cells are
     obs: pd.DataFrame | None = None
     rows: npt.NDArray[np.int64] | None = None
+    columns: npt.NDArray[np.int64] | None = None
 
 
 @dataclass
 class ExperimentContent:
-    """All that one .scx file holds. `modalities` has the single key "" for a single-modality file."""
+    """All that one .scx file holds.
+
+    `modalities` has the single key "" for a single-modality file. `var`, `obsm`, `obsp`, `varm`,
+    `varp` and `axis` belong to multimodal files: what MuData itself holds beside its modalities,
+    and whether these share cells (0), genes (1) or both (-1). `provenance` says in JSON values
+    where the content came from; the writer adds what exact round trips need.
+    """
 
     obs: pd.DataFrame
     modalities: dict[str, ModalityContent]
-    # multimodal files only: what MuData itself holds beside its modalities
     var: pd.DataFrame | None = None
     obsm: dict[str, Any] = field(default_factory=dict)
     obsp: dict[str, Any] = field(default_factory=dict)
     varm: dict[str, Any] = field(default_factory=dict)
     varp: dict[str, Any] = field(default_factory=dict)
     uns: Mapping[str, Any] = field(default_factory=dict)
+    axis: int = 0
     provenance: dict[str, Any] = field(default_factory=dict)
