@@ -1,0 +1,3 @@
+"""The version of scx-pyscx: always that of the scx-core it goes with."""
+
+__version__ = "0.1.0"
