@@ -41,6 +41,7 @@ class CsrBlock:
 
     @property
     def n_rows(self) -> int:
+        """How many rows."""
         return len(self.indptr) - 1
 
 
@@ -52,6 +53,7 @@ class DenseBlock:
 
     @property
     def n_rows(self) -> int:
+        """How many rows."""
         return int(self.values.shape[0])
 
 
@@ -59,13 +61,19 @@ class MatrixSource(Protocol):
     """A matrix that can be read once, from its first row to its last."""
 
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values, as the caller held them."""
+        ...
 
     @property
-    def form(self) -> MatrixForm: ...
+    def form(self) -> MatrixForm:
+        """How the caller held the matrix."""
+        ...
 
     @property
     def index_dtypes(self) -> IndexDtypes | None:

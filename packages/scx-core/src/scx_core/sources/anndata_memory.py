@@ -1,0 +1,238 @@
+"""An AnnData object as content for the writer: whole, a view, backed by a file, or over dask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core.sources._memory_matrix import (
+    SlicedSource,
+    index_width,
+    ordered,
+    sparse_form,
+    sparse_index_dtypes,
+)
+from scx_core.sources.base import (
+    ExperimentContent,
+    IndexDtypes,
+    MatrixForm,
+    MatrixSource,
+    ModalityContent,
+)
+
+if TYPE_CHECKING:
+    import anndata
+    import pandas as pd
+
+
+def content_from_anndata(
+    adata: anndata.AnnData, *, layers: Sequence[str] | None = None
+) -> ExperimentContent:
+    """Describe `adata` for `write_experiment`; nothing is copied but what conversion needs.
+
+    `layers` names the layers to take, None takes all. The object stays as it is.
+
+    Raises TypeError for a matrix that no file can hold (masked arrays, GPU arrays, ...) and
+    KeyError for a layer that is not there.
+    """
+    return ExperimentContent(
+        obs=frame_in_memory(adata.obs),
+        modalities={"": modality_from_anndata(adata, layers=layers)},
+        provenance={"source": "anndata"},
+    )
+
+
+def modality_from_anndata(
+    adata: anndata.AnnData,
+    *,
+    layers: Sequence[str] | None = None,
+    order: npt.NDArray[np.int64] | None = None,
+    label: str = "",
+) -> ModalityContent:
+    """Describe all of `adata` but its obs; matrices yield their rows in `order`.
+
+    Messages name its parts by paths that start with `label`.
+    """
+    content = ModalityContent(
+        var=frame_in_memory(adata.var),
+        X=_x_source(adata, order, f"{label}X"),
+        layers={
+            name: _layer_source(adata, name, order, f"{label}layers[{name!r}]")
+            for name in _chosen_layers(adata, layers)
+        },
+        obsm=_components(adata.obsm),
+        varm=_components(adata.varm),
+        obsp=_components(adata.obsp),
+        varp=_components(adata.varp),
+        uns=cast("Mapping[str, Any]", adata.uns),
+    )
+    raw = adata.raw
+    if raw is not None:
+        content.raw_X = matrix_source(raw.X, f"{label}raw.X", order=order)
+        content.raw_var = frame_in_memory(raw.var)
+        content.raw_varm = _components(raw.varm)
+    return content
+
+
+def matrix_source(
+    matrix: Any, label: str, *, order: npt.NDArray[np.int64] | None = None
+) -> MatrixSource:
+    """A source over `matrix`, its rows in `order`; `label` names it in messages.
+
+    Takes numpy arrays, every scipy sparse form, dask arrays of either, h5py and zarr arrays and
+    anndata's sparse matrices on disk.
+    """
+    import scipy.sparse as sp
+
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise TypeError(
+            f"{label} is a masked array, and a .scx file has no masked entries: "
+            "decide what they stand for, with `.filled(value)`"
+        )
+    if len(getattr(matrix, "shape", ())) != 2:
+        raise TypeError(f"{label} is a {_type_name(matrix)} without two axes: it is no matrix")
+    if sp.issparse(matrix) or isinstance(matrix, np.ndarray):
+        return ordered(matrix, order)
+    if type(matrix).__module__.startswith("dask."):
+        return _dask_source(matrix, order)
+    if _is_sparse_on_disk(matrix):
+        return _on_disk_sparse_source(matrix, order)
+    if type(matrix).__module__.partition(".")[0] in ("h5py", "zarr"):
+        return _sliced(matrix, order, "dense", None)
+    remedy = (
+        "call `.get()` for a copy on the host"
+        if hasattr(matrix, "get")
+        else ("convert it to a numpy array or a scipy sparse matrix")
+    )
+    raise TypeError(f"{label} is a {_type_name(matrix)}, which cannot be written: {remedy}")
+
+
+def frame_in_memory(frame: Any) -> pd.DataFrame:
+    """`frame` itself, or what a lazily read one holds."""
+    loaded = frame.to_memory() if hasattr(frame, "to_memory") else frame
+    return cast("pd.DataFrame", loaded)
+
+
+def _components(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _component_in_memory(mapping[key]) for key in mapping}
+
+
+def _component_in_memory(value: Any) -> Any:
+    if type(value).__module__.startswith("dask."):
+        return value.compute()
+    return value.to_memory() if hasattr(value, "to_memory") else value
+
+
+def _chosen_layers(adata: anndata.AnnData, layers: Sequence[str] | None) -> list[str]:
+    present = list(adata.layers)
+    if layers is None:
+        return present
+    chosen = [layers] if isinstance(layers, str) else list(layers)
+    for name in chosen:
+        if name not in present:
+            raise KeyError(f"layers: there is no layer {name!r}; there are {present}")
+    return [name for name in present if name in chosen]
+
+
+def _x_source(
+    adata: anndata.AnnData, order: npt.NDArray[np.int64] | None, label: str
+) -> MatrixSource | None:
+    # a view would copy its whole matrix: ask it for a few rows to see what it is
+    if adata.is_view and order is None:
+        rows = cast(Any, adata[:0]).X
+        if rows is None:
+            return None
+        if _cheap_to_slice(rows):
+            return _view_source(adata, rows, lambda part: part.X)
+    matrix = adata.X
+    return None if matrix is None else matrix_source(matrix, label, order=order)
+
+
+def _layer_source(
+    adata: anndata.AnnData, name: str, order: npt.NDArray[np.int64] | None, label: str
+) -> MatrixSource:
+    if adata.is_view and order is None:
+        rows = cast(Any, adata[:0]).layers[name]
+        if _cheap_to_slice(rows):
+            return _view_source(adata, rows, lambda part: part.layers[name])
+    return matrix_source(adata.layers[name], label, order=order)
+
+
+def _cheap_to_slice(rows: Any) -> bool:
+    import scipy.sparse as sp
+
+    if isinstance(rows, np.ma.MaskedArray):
+        return False
+    if isinstance(rows, np.ndarray):
+        return True
+    return sp.issparse(rows) and rows.format == "csr"
+
+
+def _view_source(adata: anndata.AnnData, no_rows: Any, part_matrix: Any) -> MatrixSource:
+    import scipy.sparse as sp
+
+    sparse = sp.issparse(no_rows)
+    return SlicedSource(
+        read=lambda start, stop: part_matrix(adata[start:stop]),
+        shape=adata.shape,
+        dtype=no_rows.dtype,
+        form=sparse_form(no_rows) if sparse else "dense",
+        index_dtypes=sparse_index_dtypes(no_rows) if sparse else None,
+    )
+
+
+def _dask_source(matrix: Any, order: npt.NDArray[np.int64] | None) -> MatrixSource:
+    import scipy.sparse as sp
+
+    meta = matrix._meta
+    form: MatrixForm = sparse_form(meta) if sp.issparse(meta) else "dense"
+    if order is not None:
+        return ordered(matrix.compute(), order)
+    return SlicedSource(
+        read=lambda start, stop: matrix[start:stop].compute(),
+        shape=matrix.shape,
+        dtype=matrix.dtype,
+        form=form,
+        chunk_rows=tuple(int(n) for n in matrix.chunks[0]),
+    )
+
+
+def _is_sparse_on_disk(matrix: Any) -> bool:
+    from anndata.abc import CSCDataset, CSRDataset
+
+    return isinstance(matrix, CSRDataset | CSCDataset)
+
+
+def _on_disk_sparse_source(matrix: Any, order: npt.NDArray[np.int64] | None) -> MatrixSource:
+    if matrix.format == "csc":
+        # rows of a matrix stored by columns: every one would read all of it
+        return ordered(matrix.to_memory(), order)
+    widths: IndexDtypes | None = None
+    if hasattr(matrix, "group"):
+        group = matrix.group
+        widths = index_width(group["indices"].dtype), index_width(group["indptr"].dtype)
+    return _sliced(matrix, order, "csr_matrix", widths)
+
+
+def _sliced(
+    matrix: Any,
+    order: npt.NDArray[np.int64] | None,
+    form: MatrixForm,
+    index_dtypes: IndexDtypes | None,
+) -> MatrixSource:
+    def read(start: int, stop: int) -> Any:
+        if order is None:
+            return matrix[start:stop]
+        # files are read in ascending order; the rows' own order is restored afterwards
+        wanted = order[start:stop]
+        ascending = np.sort(wanted)
+        return matrix[ascending][np.searchsorted(ascending, wanted)]
+
+    return SlicedSource(read, matrix.shape, np.dtype(matrix.dtype), form, index_dtypes)
+
+
+def _type_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
