@@ -4,7 +4,8 @@ No C compiler is needed: the `ziglang` package is a requirement of the build, pi
 in build.zig.zon. The Zig sources stand at the root of a checkout, and inside the package's own
 folder in a source distribution.
 
-Run as a script, it builds the library in place, for editable installs.
+Run as a script, it builds the library in place, for editable installs; with the argument "targets"
+it lists the targets that wheels are published for.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ WHEEL_PLATFORMS = {
 
 
 class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts the library and its header into wheels, and the Zig sources into source distributions."""
+    """Puts the library and its header into wheels, the Zig sources into source distributions."""
 
     def dependencies(self) -> list[str]:
         """Requirements that the build has beside hatchling."""
@@ -78,7 +79,8 @@ def native_source_root() -> Path:
         if all((root / name).exists() for name in SOURCES):
             return root
     raise FileNotFoundError(
-        f"the Zig sources ({', '.join(SOURCES)}) are in neither of {', '.join(map(str, candidates))}; "
+        f"the Zig sources ({', '.join(SOURCES)}) are in neither of "
+        f"{', '.join(map(str, candidates))}; "
         "build scx-core from a full checkout or from its source distribution"
     )
 
@@ -157,9 +159,14 @@ def build_library(target: str | None, destination: Path) -> list[Path]:
 
 def build_in_place(target: str | None = None) -> list[Path]:
     """Build into the source tree, where an editable install looks for the library."""
-    return build_library(target, PACKAGE_ROOT / "src" / "scx_core" / "_lib")
+    destination = PACKAGE_ROOT / "src" / "scx_core" / "_lib"
+    # tools/dev.py notes here which sources the library is of; from now on that may be wrong.
+    (destination / "sources.sha256").unlink(missing_ok=True)
+    return build_library(target, destination)
 
 
 if __name__ == "__main__":
-    for built_path in build_in_place(build_target()[0]):
-        print(built_path)
+    if sys.argv[1:] == ["targets"]:
+        print(*WHEEL_PLATFORMS, sep="\n")
+    else:
+        print(*build_in_place(build_target()[0]), sep="\n")

@@ -1,0 +1,1 @@
+"""What tools/dev.py consists of; needs nothing but the standard library."""
