@@ -1,0 +1,342 @@
+//! The full catalog: every section's name, place, hash and statistics.
+//!
+//!   u16 catalog_version, u64 manifest_sequence, u64 prev_catalog_offset, u64 n_obs, u32 n_entries
+//!   per entry: u16 name_length, name, u64 offset, u64 length, u8 section_type, 32-byte BLAKE3,
+//!              [u8 modality_id, from version 2], u16 stats_length, stats
+//!   [from version 4, when either is not 0: u64 data_generation, u64 csc_build_generation]
+//!   32-byte BLAKE3 of everything before it
+//!
+//! Versions 1 to 4 are read. Written is version 2, which carries modality ids and the column range of shards, or
+//! 3 when tables of obs, var or embeddings are cut into row shards. A single-modality file uses 2 as well: in
+//! version 1 the statistics cannot say how many columns a shard has.
+
+const std = @import("std");
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+const Blake3 = std.crypto.hash.Blake3;
+const errors = @import("../errors.zig");
+const layout = @import("layout.zig");
+const SectionType = @import("section_types.zig").SectionType;
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+pub const version_max = 4;
+pub const hash_bytes = Blake3.digest_length;
+
+pub const ShardStats = struct {
+    row_start: u64,
+    row_end: u64,
+    /// A CSR shard spans all columns of its matrix, a CSC shard all rows.
+    col_start: u64,
+    col_end: u64,
+    nnz: u64,
+    /// Mean something for integer encodings alone.
+    value_min: u32 = 0,
+    value_max: u32 = 0,
+    value_sum: u64 = 0,
+    /// Statistics of indexed obs columns, packed as in the file; checked, not interpreted.
+    n_indexed_columns: u8 = 0,
+    indexed_columns: []const u8 = &.{},
+};
+
+pub const Section = struct {
+    name: []const u8,
+    offset: u64,
+    length: u64,
+    section_type: SectionType,
+    modality_id: u8,
+    blake3: [hash_bytes]u8,
+    stats: ?ShardStats,
+
+    pub fn range(section: *const Section) layout.Range {
+        return .{ .offset = section.offset, .length = section.length };
+    }
+};
+
+pub const Catalog = struct {
+    version: u16,
+    manifest_sequence: u64,
+    prev_catalog_offset: u64,
+    n_obs: u64,
+    /// Names and indexed columns point into the bytes that were parsed.
+    sections: []Section,
+    data_generation: u64 = 0,
+    csc_build_generation: u64 = 0,
+
+    pub fn deinit(catalog: *Catalog, allocator: Allocator) void {
+        allocator.free(catalog.sections);
+        catalog.* = undefined;
+    }
+};
+
+const fixed_bytes = 2 + 8 + 8 + 8 + 4;
+/// The smallest entry: version 1, no name, no statistics.
+const entry_bytes_min = 2 + 8 + 8 + 1 + hash_bytes + 2;
+pub const catalog_bytes_min = fixed_bytes + hash_bytes;
+const stats_bytes_v1 = 41;
+const stats_bytes_v2 = 57;
+
+comptime {
+    assert(stats_bytes_v1 == 8 + 8 + 8 + 4 + 4 + 8 + 1);
+    assert(stats_bytes_v2 == stats_bytes_v1 + 16);
+}
+
+/// What the header says and the entries are compared with.
+pub const Context = struct {
+    file_bytes: u64,
+    catalog_range: layout.Range,
+    n_vars: u64,
+};
+
+/// `bytes` is the catalog's range of the file and must stay as long as the result.
+pub fn parse(allocator: Allocator, bytes: []const u8, context: Context, report: *Report) Failure!Catalog {
+    report.setSection("catalog");
+    if (bytes.len < catalog_bytes_min) return report.fail(error.Corrupt, "the catalog is damaged: only {d} bytes", .{bytes.len});
+    const body = bytes[0 .. bytes.len - hash_bytes];
+    var hash: [hash_bytes]u8 = undefined;
+    Blake3.hash(body, &hash, .{});
+    if (!std.mem.eql(u8, &hash, bytes[body.len..])) {
+        return report.fail(error.Corrupt, "the catalog is damaged: its BLAKE3 checksum does not match; " ++
+            "copy or convert the file again", .{});
+    }
+    var cursor: Cursor = .{ .bytes = body };
+    const catalog = parseBody(allocator, &cursor, context, report) catch |failure| switch (failure) {
+        error.Ended => return report.fail(error.Corrupt, "the catalog contradicts itself: it ends inside an entry", .{}),
+        else => |other| return other,
+    };
+    report.section_length = 0;
+    return catalog;
+}
+
+const Ended = error{Ended};
+
+fn parseBody(allocator: Allocator, cursor: *Cursor, context: Context, report: *Report) (Failure || Ended)!Catalog {
+    const version = try cursor.int(u16);
+    if (version == 0) return report.fail(error.Corrupt, "the catalog has version 0, which does not exist", .{});
+    if (version > version_max) {
+        return report.fail(error.Unsupported, "the catalog has version {d}, this version reads 1 to {d}; update scx-core", .{
+            version, version_max,
+        });
+    }
+    var catalog: Catalog = .{
+        .version = version,
+        .manifest_sequence = try cursor.int(u64),
+        .prev_catalog_offset = try cursor.int(u64),
+        .n_obs = try cursor.int(u64),
+        .sections = &.{},
+    };
+    const n_entries = try cursor.int(u32);
+    if (n_entries > cursor.left() / entry_bytes_min) {
+        return report.fail(error.Corrupt, "the catalog promises {d} sections in {d} bytes", .{ n_entries, cursor.left() });
+    }
+    catalog.sections = try allocator.alloc(Section, n_entries);
+    errdefer allocator.free(catalog.sections);
+
+    for (catalog.sections) |*section| {
+        section.* = try parseEntry(cursor, &catalog, context, report);
+    }
+    if (version >= 4 and cursor.left() == 16) {
+        catalog.data_generation = try cursor.int(u64);
+        catalog.csc_build_generation = try cursor.int(u64);
+    }
+    if (cursor.left() != 0) {
+        return report.fail(error.Corrupt, "the catalog contradicts itself: {d} bytes lie behind its last entry", .{cursor.left()});
+    }
+    return catalog;
+}
+
+fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report: *Report) (Failure || Ended)!Section {
+    const name_length = try cursor.int(u16);
+    const name = try cursor.take(name_length);
+    report.setSection(name);
+    if (name.len > layout.section_name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
+        return report.fail(error.Corrupt, "the catalog names a section with {d} bytes that are no UTF-8 of at most {d} bytes", .{
+            name.len, layout.section_name_bytes_max,
+        });
+    }
+    var section: Section = .{
+        .name = name,
+        .offset = try cursor.int(u64),
+        .length = try cursor.int(u64),
+        .section_type = @enumFromInt(try cursor.int(u8)),
+        .blake3 = (try cursor.take(hash_bytes))[0..hash_bytes].*,
+        .modality_id = 0,
+        .stats = null,
+    };
+    if (catalog.version >= 2) section.modality_id = try cursor.int(u8);
+    const stats_length = try cursor.int(u16);
+    const stats_bytes = try cursor.take(stats_length);
+    try checkPlace(&section, context, report);
+    if (section.section_type.isShard() and stats_bytes.len > 0) {
+        section.stats = parseStats(stats_bytes, section.section_type, catalog, context) catch |failure| switch (failure) {
+            error.Ended => return report.fail(error.Corrupt, "the catalog's statistics of shard '{f}' are cut off", .{errors.escaped(name)}),
+        };
+        try checkStats(&section, catalog.n_obs, report);
+    }
+    return section;
+}
+
+fn checkPlace(section: *const Section, context: Context, report: *Report) Failure!void {
+    const range = section.range();
+    const end = range.end() orelse {
+        return report.fail(error.Corrupt, "the catalog places section '{f}' at {d}, {d} bytes long", .{
+            errors.escaped(section.name), section.offset, section.length,
+        });
+    };
+    if (end > context.file_bytes) {
+        return report.fail(error.Truncated, "the file is cut off: section '{f}' should end at byte {d} but the file has {d} " ++
+            "bytes; copy or convert it again", .{ errors.escaped(section.name), end, context.file_bytes });
+    }
+    if (section.offset < layout.sections_offset or section.offset % layout.section_alignment != 0 or
+        (section.length > 0 and range.overlaps(context.catalog_range)))
+    {
+        return report.fail(error.Corrupt, "the catalog places section '{f}' at {d}, {d} bytes long: inside the header or " ++
+            "the catalog, or not at a multiple of {d}", .{
+            errors.escaped(section.name), section.offset, section.length, layout.section_alignment,
+        });
+    }
+}
+
+fn parseStats(bytes: []const u8, section_type: SectionType, catalog: *const Catalog, context: Context) Ended!ShardStats {
+    var cursor: Cursor = .{ .bytes = bytes };
+    var stats: ShardStats = .{
+        .row_start = try cursor.int(u64),
+        .row_end = try cursor.int(u64),
+        .col_start = 0,
+        .col_end = context.n_vars,
+        .nnz = undefined,
+    };
+    if (catalog.version >= 2) {
+        stats.col_start = try cursor.int(u64);
+        stats.col_end = try cursor.int(u64);
+    } else if (section_type.isColumnShard()) {
+        stats.col_start = stats.row_start;
+        stats.col_end = stats.row_end;
+        stats.row_start = 0;
+        stats.row_end = catalog.n_obs;
+    }
+    stats.nnz = try cursor.int(u64);
+    stats.value_min = try cursor.int(u32);
+    stats.value_max = try cursor.int(u32);
+    stats.value_sum = try cursor.int(u64);
+    stats.n_indexed_columns = try cursor.int(u8);
+    stats.indexed_columns = bytes[cursor.position..];
+    try checkIndexedColumns(&cursor, stats.n_indexed_columns);
+    return stats;
+}
+
+fn checkIndexedColumns(cursor: *Cursor, n_indexed_columns: u8) Ended!void {
+    for (0..n_indexed_columns) |_| {
+        const kind = try cursor.int(u8);
+        _ = try cursor.int(u64); // the name's hash
+        switch (kind) {
+            0 => _ = try cursor.take(16),
+            1 => _ = try cursor.take(try cursor.int(u16)),
+            else => return error.Ended, // what follows has no known length
+        }
+    }
+    if (cursor.left() != 0) return error.Ended;
+}
+
+fn checkStats(section: *const Section, n_obs: u64, report: *Report) Failure!void {
+    const stats = &section.stats.?;
+    if (stats.row_start > stats.row_end or stats.row_end > n_obs or stats.col_start > stats.col_end) {
+        return report.fail(error.Corrupt, "the catalog gives shard '{f}' the rows {d} to {d} of {d} and the columns {d} to {d}", .{
+            errors.escaped(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end,
+        });
+    }
+    const cells = @as(u128, stats.row_end - stats.row_start) * (stats.col_end - stats.col_start);
+    if (stats.nnz > cells) {
+        return report.fail(error.Corrupt, "the catalog gives shard '{f}' {d} stored values in {d} x {d} places", .{
+            errors.escaped(section.name),        stats.nnz,
+            stats.row_end - stats.row_start, stats.col_end - stats.col_start,
+        });
+    }
+}
+
+/// Reads little-endian numbers and never beyond the end.
+const Cursor = struct {
+    bytes: []const u8,
+    position: usize = 0,
+
+    fn left(cursor: *const Cursor) usize {
+        return cursor.bytes.len - cursor.position;
+    }
+
+    fn take(cursor: *Cursor, length: usize) Ended![]const u8 {
+        if (length > cursor.left()) return error.Ended;
+        defer cursor.position += length;
+        return cursor.bytes[cursor.position..][0..length];
+    }
+
+    fn int(cursor: *Cursor, comptime T: type) Ended!T {
+        const bytes = try cursor.take(@sizeOf(T));
+        return std.mem.readInt(T, bytes[0..@sizeOf(T)], .little);
+    }
+};
+
+// ---- writing ----
+
+pub const WriteOptions = struct {
+    n_obs: u64,
+    manifest_sequence: u64,
+    prev_catalog_offset: u64,
+};
+
+/// The version that can express these sections.
+pub fn versionFor(sections: []const Section) u16 {
+    for (sections) |section| {
+        if (section.section_type.isShardedMetadata()) return 3;
+    }
+    return 2;
+}
+
+/// The bytes of the catalog, the caller's to free.
+pub fn serialize(allocator: Allocator, sections: []const Section, options: WriteOptions) Allocator.Error![]u8 {
+    var allocating: std.Io.Writer.Allocating = .init(allocator);
+    defer allocating.deinit();
+
+    writeBody(&allocating.writer, sections, options) catch return error.OutOfMemory;
+    var hash: [hash_bytes]u8 = undefined;
+    Blake3.hash(allocating.written(), &hash, .{});
+    allocating.writer.writeAll(&hash) catch return error.OutOfMemory;
+    return allocating.toOwnedSlice();
+}
+
+fn writeBody(writer: *std.Io.Writer, sections: []const Section, options: WriteOptions) std.Io.Writer.Error!void {
+    try writer.writeInt(u16, versionFor(sections), .little);
+    try writer.writeInt(u64, options.manifest_sequence, .little);
+    try writer.writeInt(u64, options.prev_catalog_offset, .little);
+    try writer.writeInt(u64, options.n_obs, .little);
+    try writer.writeInt(u32, @intCast(sections.len), .little);
+    for (sections) |*section| try writeEntry(writer, section);
+}
+
+fn writeEntry(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Error!void {
+    assert(section.name.len <= layout.section_name_bytes_max);
+    try writer.writeInt(u16, @intCast(section.name.len), .little);
+    try writer.writeAll(section.name);
+    try writer.writeInt(u64, section.offset, .little);
+    try writer.writeInt(u64, section.length, .little);
+    try writer.writeByte(@intFromEnum(section.section_type));
+    try writer.writeAll(&section.blake3);
+    try writer.writeByte(section.modality_id);
+    if (section.stats) |stats| {
+        try writer.writeInt(u16, stats_bytes_v2, .little);
+        try writeStats(writer, &stats);
+    } else {
+        try writer.writeInt(u16, 0, .little);
+    }
+}
+
+fn writeStats(writer: *std.Io.Writer, stats: *const ShardStats) std.Io.Writer.Error!void {
+    try writer.writeInt(u64, stats.row_start, .little);
+    try writer.writeInt(u64, stats.row_end, .little);
+    try writer.writeInt(u64, stats.col_start, .little);
+    try writer.writeInt(u64, stats.col_end, .little);
+    try writer.writeInt(u64, stats.nnz, .little);
+    try writer.writeInt(u32, stats.value_min, .little);
+    try writer.writeInt(u32, stats.value_max, .little);
+    try writer.writeInt(u64, stats.value_sum, .little);
+    try writer.writeByte(0); // no indexed columns are written
+}

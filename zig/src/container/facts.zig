@@ -1,0 +1,150 @@
+//! What the header repeats of the catalog. The writer fills the header from it, the reader compares: a header byte
+//! that was changed either contradicts the catalog, which has a checksum, or changes nothing that is read.
+
+const std = @import("std");
+const errors = @import("../errors.zig");
+const layout = @import("layout.zig");
+const catalog_format = @import("catalog.zig");
+const modality_table = @import("modality_table.zig");
+const SectionType = @import("section_types.zig").SectionType;
+const Section = catalog_format.Section;
+const Modality = modality_table.Modality;
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+/// Counts of X alone (types csr_shard and csc_shard), over all modalities.
+pub const Facts = struct {
+    nnz: u64 = 0,
+    n_csr_shards: u32 = 0,
+    n_csc_shards: u32 = 0,
+
+    pub fn of(sections: []const Section, modality_id: ?u8) Facts {
+        var facts: Facts = .{};
+        for (sections) |*section| {
+            if (modality_id) |wanted| if (section.modality_id != wanted) continue;
+            switch (section.section_type) {
+                .csr_shard => {
+                    facts.n_csr_shards += 1;
+                    if (section.stats) |stats| facts.nnz +|= stats.nnz;
+                },
+                .csc_shard => facts.n_csc_shards += 1,
+                else => {},
+            }
+        }
+        return facts;
+    }
+};
+
+/// Flags that a section of the type sets, and flags that it allows where published files may differ.
+fn flagsOf(section_type: SectionType) struct { required: layout.Flags, allowed: layout.Flags } {
+    const required: layout.Flags, const allowed: layout.Flags = switch (section_type) {
+        .csc_shard => .{ .{ .csc = true }, .{ .csc = true } },
+        .layer_csc_shard => .{ .{}, .{ .csc = true } },
+        .bitmap => .{ .{ .bitmap = true }, .{ .bitmap = true } },
+        .obsm => .{ .{ .obsm = true }, .{ .obsm = true } },
+        .obsm_row_shard => .{ .{}, .{ .obsm = true } },
+        .obsp, .obsp_csr_shard => .{ .{ .obsp = true }, .{ .obsp = true } },
+        .obsp_row_shard => .{ .{}, .{ .obsp = true } },
+        .deletion_vectors => .{ .{ .deletion_vectors = true }, .{ .deletion_vectors = true } },
+        .modality_table => .{ .{ .modalities = true }, .{ .modalities = true } },
+        .raw_csr_shard, .raw_var => .{ .{ .raw = true }, .{ .raw = true } },
+        else => .{ .{}, .{} },
+    };
+    return .{ .required = required, .allowed = allowed };
+}
+
+/// The flags that a new file gets: all that its sections allow.
+pub fn flagsFor(sections: []const Section) layout.Flags {
+    var bits: u32 = 0;
+    for (sections) |*section| bits |= @bitCast(flagsOf(section.section_type).allowed);
+    return @bitCast(bits);
+}
+
+pub fn check(header: *const layout.Header, catalog: *const catalog_format.Catalog, modalities: []const Modality, report: *Report) Failure!void {
+    try checkNumbers(header, catalog, report);
+    try checkFlags(header, catalog.sections, report);
+    try checkModalities(header, catalog.sections, modalities, report);
+}
+
+fn checkNumbers(header: *const layout.Header, catalog: *const catalog_format.Catalog, report: *Report) Failure!void {
+    const facts: Facts = .of(catalog.sections, null);
+    const pairs = [_]struct { []const u8, u64, u64 }{
+        .{ "n_obs", header.n_obs, catalog.n_obs },
+        .{ "nnz", header.nnz, facts.nnz },
+        .{ "n_csr_shards", header.n_csr_shards, facts.n_csr_shards },
+        .{ "n_csc_shards", header.n_csc_shards, facts.n_csc_shards },
+        .{ "manifest_sequence", header.manifest_sequence, catalog.manifest_sequence },
+        .{ "prev_catalog_offset", header.prev_catalog_offset, catalog.prev_catalog_offset },
+    };
+    for (pairs) |pair| {
+        const name, const in_header, const in_catalog = pair;
+        if (in_header != in_catalog) {
+            return report.fail(error.Corrupt, "the header is damaged: {s} is {d}, but {d} in the catalog", .{
+                name, in_header, in_catalog,
+            });
+        }
+    }
+}
+
+fn checkFlags(header: *const layout.Header, sections: []const Section, report: *Report) Failure!void {
+    var required: u32 = 0;
+    var allowed: u32 = @bitCast(layout.Flags{ .front_catalog = true });
+    for (sections) |*section| {
+        const flags = flagsOf(section.section_type);
+        required |= @bitCast(flags.required);
+        allowed |= @bitCast(flags.allowed);
+    }
+    if (required & ~header.flags != 0 or header.flags & ~allowed != 0) {
+        return report.fail(error.Corrupt, "the header is damaged: its flags 0x{x} do not fit the sections of the file", .{header.flags});
+    }
+}
+
+fn checkModalities(header: *const layout.Header, sections: []const Section, modalities: []const Modality, report: *Report) Failure!void {
+    if (header.n_modalities != modalities.len) {
+        return report.fail(error.Corrupt, "the header is damaged: it counts {d} modalities, the table {d}", .{
+            header.n_modalities, modalities.len,
+        });
+    }
+    if (modalities.len == 0) return checkColumns(header, sections, report);
+
+    var n_vars_max: u64 = 0;
+    for (modalities, 1..) |modality, id| {
+        n_vars_max = @max(n_vars_max, modality.n_vars);
+        const facts: Facts = .of(sections, @intCast(id));
+        if (facts.nnz != modality.nnz or facts.n_csr_shards != modality.n_csr_shards or facts.n_csc_shards != modality.n_csc_shards) {
+            return report.fail(error.Corrupt, "the modality table and the catalog disagree about modality '{f}'", .{
+                errors.escaped(modality.name),
+            });
+        }
+    }
+    if (header.n_vars != n_vars_max) {
+        return report.fail(error.Corrupt, "the header is damaged: n_vars is {d}, but the largest modality has {d}", .{
+            header.n_vars, n_vars_max,
+        });
+    }
+    for (sections) |*section| {
+        if (section.modality_id > modalities.len) {
+            return report.fail(error.Corrupt, "section '{f}' belongs to modality {d} of {d}", .{
+                errors.escaped(section.name), section.modality_id, modalities.len,
+            });
+        }
+    }
+}
+
+/// Without modalities X and the layers span all columns.
+fn checkColumns(header: *const layout.Header, sections: []const Section, report: *Report) Failure!void {
+    for (sections) |*section| {
+        if (section.section_type != .csr_shard and section.section_type != .layer_csr_shard) continue;
+        if (section.modality_id != 0) {
+            return report.fail(error.Corrupt, "section '{f}' belongs to modality {d}, but the file has no modality table", .{
+                errors.escaped(section.name), section.modality_id,
+            });
+        }
+        const stats = section.stats orelse continue;
+        if (stats.col_start != 0 or stats.col_end != header.n_vars) {
+            return report.fail(error.Corrupt, "n_vars is {d} in the header, but shard '{f}' has the columns {d} to {d}", .{
+                header.n_vars, errors.escaped(section.name), stats.col_start, stats.col_end,
+            });
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What differs between operating systems: files, folders, maps, locks, process ids.
+//!
+//! A call that the system refuses gives `error.System` and leaves the errno (on Windows the nearest one) in
+//! `errno`; who called knows the path and writes the message.
+//!
+//!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
+//!   map(file, length, errno) Map              unmap(map)              willNeed(bytes)
+//!   readAll / writeAll / setSize / syncFile / closeFile
+//!   Folder.open / close / createExclusive / kindOf / remove / removeIfStale / place / sync / names
+
+const std = @import("std");
+const builtin = @import("builtin");
+const Allocator = std.mem.Allocator;
+const errors = @import("../errors.zig");
+
+const implementation = switch (builtin.os.tag) {
+    .windows => @import("platform_windows.zig"),
+    else => @import("platform_posix.zig"),
+};
+
+pub const Error = error{System};
+pub const File = implementation.File;
+pub const Folder = implementation.Folder;
+pub const page_bytes_min = std.heap.page_size_min;
+pub const Map = []align(page_bytes_min) const u8;
+
+pub const EntryKind = enum { missing, regular, folder, other };
+
+pub const openForReading = implementation.openForReading;
+pub const sizeOfRegularFile = implementation.sizeOfRegularFile;
+pub const closeFile = implementation.closeFile;
+pub const readAll = implementation.readAll;
+pub const writeAll = implementation.writeAll;
+pub const setSize = implementation.setSize;
+pub const syncFile = implementation.syncFile;
+pub const map = implementation.map;
+pub const unmap = implementation.unmap;
+pub const willNeed = implementation.willNeed;
+pub const processId = implementation.processId;
+pub const resolveLink = implementation.resolveLink;
+pub const randomNumber = implementation.randomNumber;
+
+/// errno numbers differ between systems; these are the ones that are told apart here.
+pub const Errno = enum(i32) {
+    no_entry = @intFromEnum(std.c.E.NOENT),
+    again = @intFromEnum(std.c.E.AGAIN),
+    no_memory = @intFromEnum(std.c.E.NOMEM),
+    access = @intFromEnum(std.c.E.ACCES),
+    exists = @intFromEnum(std.c.E.EXIST),
+    not_folder = @intFromEnum(std.c.E.NOTDIR),
+    is_folder = @intFromEnum(std.c.E.ISDIR),
+    invalid = @intFromEnum(std.c.E.INVAL),
+    too_many_files = @intFromEnum(std.c.E.MFILE),
+    too_big = @intFromEnum(std.c.E.FBIG),
+    no_space = @intFromEnum(std.c.E.NOSPC),
+    read_only = @intFromEnum(std.c.E.ROFS),
+    name_too_long = @intFromEnum(std.c.E.NAMETOOLONG),
+    input_output = @intFromEnum(std.c.E.IO),
+    _,
+
+    pub fn text(number: Errno) []const u8 {
+        return switch (number) {
+            .no_entry => "no such file or folder",
+            .again => "the resource is busy",
+            .no_memory => "not enough memory",
+            .access => "permission denied",
+            .exists => "it exists already",
+            .not_folder => "a part of the path is not a folder",
+            .is_folder => "it is a folder, not a file",
+            .invalid => "not a regular file",
+            .too_many_files => "too many open files",
+            .too_big => "the file would become too large",
+            .no_space => "no space left on the device",
+            .read_only => "the file system is read-only",
+            .name_too_long => "the name is too long",
+            .input_output => "the device failed",
+            _ => "the system refused",
+        };
+    }
+};
+
+/// Turns what the system said into a failure whose message starts with `what`.
+pub fn fail(report: *errors.Report, comptime what: []const u8, args: anytype) errors.Failure {
+    const number: Errno = @enumFromInt(report.os_error);
+    return switch (number) {
+        .no_memory => error.OutOfMemory,
+        .exists => report.fail(error.Exists, what ++ ": {s}", args ++ .{number.text()}),
+        else => report.fail(error.InputOutput, what ++ ": {s} (errno {d})", args ++ .{ number.text(), report.os_error }),
+    };
+}
+
+test {
+    _ = implementation;
+}

@@ -1,0 +1,188 @@
+//! The hidden file that becomes the target: made beside it, locked, and given its name in one step.
+//!
+//! Its name is `.{target}.{process id}.{16 hex digits}.tmp`; of a very long target only the start is used.
+
+const std = @import("std");
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+const errors = @import("../errors.zig");
+const platform = @import("platform.zig");
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+/// Names of 255 bytes are allowed nearly everywhere: this leaves room for the rest.
+const target_name_bytes_max = 160;
+const suffix = ".tmp";
+const random_digits = 16;
+/// Each attempt draws a new number, so a second one is already rare.
+const attempts_max = 16;
+
+pub const Output = struct {
+    folder: platform.Folder,
+    file: platform.File,
+    temporary_name: [:0]const u8,
+    target_name: [:0]const u8,
+    overwrite: bool,
+    published: bool,
+
+    pub fn create(allocator: Allocator, path: []const u8, overwrite: bool, report: *Report) Failure!Output {
+        const target = try resolveTarget(allocator, path, report);
+        defer allocator.free(target);
+        const folder_path = try allocator.dupeSentinel(u8, folderOf(target), 0);
+        defer allocator.free(folder_path);
+        const target_name = try allocator.dupeSentinel(u8, std.fs.path.basename(target), 0);
+        errdefer allocator.free(target_name);
+        const folder = platform.Folder.open(allocator, folder_path, &report.os_error) catch |failure| switch (failure) {
+            error.OutOfMemory => return error.OutOfMemory,
+            error.System => return platform.fail(report, "cannot write into the folder '{f}'", .{errors.escaped(folder_path)}),
+        };
+        errdefer folder.close(allocator);
+
+        try checkTarget(folder, target_name, path, overwrite, report);
+        removeOrphans(folder, target_name);
+        const created = try createTemporary(allocator, folder, target_name, report);
+        return .{
+            .folder = folder,
+            .file = created.file,
+            .temporary_name = created.name,
+            .target_name = target_name,
+            .overwrite = overwrite,
+            .published = false,
+        };
+    }
+
+    /// To the medium, then under the target's name.
+    pub fn publish(output: *Output, report: *Report) Failure!void {
+        assert(!output.published);
+        const errno = &report.os_error;
+        const name = errors.escaped(output.target_name);
+        platform.syncFile(output.file, errno) catch return platform.fail(report, "cannot write '{f}' to the medium", .{name});
+        output.folder.place(
+            output.file,
+            output.temporary_name,
+            output.target_name,
+            if (output.overwrite) .allowed else .never,
+            errno,
+        ) catch return platform.fail(report, "cannot put '{f}' in place", .{name});
+        output.published = true;
+        output.folder.sync(errno) catch return platform.fail(report, "'{f}' is in place, but its folder cannot be synced", .{name});
+    }
+
+    pub fn close(output: *Output, allocator: Allocator) void {
+        // Removed before the lock goes, so that no other run takes it for an orphan in between.
+        if (!output.published) output.folder.remove(output.temporary_name);
+        platform.closeFile(output.file);
+        output.folder.close(allocator);
+        allocator.free(output.temporary_name);
+        allocator.free(output.target_name);
+    }
+};
+
+/// A target that is a symbolic link stays one: what it points to is replaced.
+fn resolveTarget(allocator: Allocator, path: []const u8, report: *Report) Failure![:0]u8 {
+    if (path.len == 0 or std.mem.indexOfScalar(u8, path, 0) != null) {
+        return report.fail(error.BadArgument, "the path is empty or contains a zero byte", .{});
+    }
+    const last = path[path.len - 1];
+    if (std.fs.path.isSep(last) or std.fs.path.basename(path).len == 0) {
+        return report.fail(error.BadArgument, "'{f}' names a folder, not a file", .{errors.escaped(path)});
+    }
+    const own = try allocator.dupeSentinel(u8, path, 0);
+    errdefer allocator.free(own);
+    const resolved = try platform.resolveLink(allocator, own) orelse return own;
+    allocator.free(own);
+    return resolved;
+}
+
+fn folderOf(path: []const u8) []const u8 {
+    return std.fs.path.dirname(path) orelse ".";
+}
+
+fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, overwrite: bool, report: *Report) Failure!void {
+    const kind = folder.kindOf(name, &report.os_error) catch {
+        return platform.fail(report, "cannot look at '{f}'", .{errors.escaped(path)});
+    };
+    switch (kind) {
+        .missing => {},
+        .regular => if (!overwrite) {
+            report.os_error = @intFromEnum(platform.Errno.exists);
+            return report.fail(error.Exists, "'{f}' exists already; allow overwriting or choose another name", .{errors.escaped(path)});
+        },
+        .folder => return report.fail(error.BadArgument, "'{f}' is a folder, not a file", .{errors.escaped(path)}),
+        .other => return report.fail(error.BadArgument, "'{f}' exists and is not a regular file", .{errors.escaped(path)}),
+    }
+}
+
+const Created = struct { file: platform.File, name: [:0]const u8 };
+
+fn createTemporary(allocator: Allocator, folder: platform.Folder, target_name: []const u8, report: *Report) Failure!Created {
+    for (0..attempts_max) |_| {
+        const name = try allocator.printSentinel(".{s}.{d}.{x:0>16}" ++ suffix, .{
+            nameStart(target_name), platform.processId(), platform.randomNumber(),
+        }, 0);
+        if (folder.createExclusive(name, &report.os_error)) |file| {
+            report.os_error = 0;
+            return .{ .file = file, .name = name };
+        } else |_| {
+            allocator.free(name);
+            if (report.os_error != @intFromEnum(platform.Errno.exists)) break;
+        }
+    }
+    return platform.fail(report, "cannot create a temporary file beside '{f}'", .{errors.escaped(target_name)});
+}
+
+/// At most `target_name_bytes_max`, cut between two characters.
+fn nameStart(name: []const u8) []const u8 {
+    if (name.len <= target_name_bytes_max) return name;
+    var length: usize = target_name_bytes_max;
+    while (length > 0 and name[length] & 0xC0 == 0x80) length -= 1;
+    return name[0..length];
+}
+
+fn isTemporaryOf(target_name: []const u8, name: []const u8) bool {
+    const start = nameStart(target_name);
+    if (!std.mem.startsWith(u8, name, ".") or !std.mem.endsWith(u8, name, suffix)) return false;
+    const inner = name[1 .. name.len - suffix.len];
+    if (!std.mem.startsWith(u8, inner, start)) return false;
+    const rest = inner[start.len..]; // ".{digits}.{hex digits}"
+    if (rest.len < 3 + random_digits or rest[0] != '.' or rest[rest.len - random_digits - 1] != '.') return false;
+    for (rest[1 .. rest.len - random_digits - 1]) |byte| if (!std.ascii.isDigit(byte)) return false;
+    for (rest[rest.len - random_digits ..]) |byte| if (!std.ascii.isHex(byte)) return false;
+    return true;
+}
+
+const Sweep = struct { folder: platform.Folder, target_name: []const u8 };
+
+/// Removes what killed runs left of the same target.
+fn removeOrphans(folder: platform.Folder, target_name: []const u8) void {
+    folder.eachName(Sweep{ .folder = folder, .target_name = target_name }, struct {
+        fn visit(sweep: Sweep, name: [:0]const u8) void {
+            if (isTemporaryOf(sweep.target_name, name)) sweep.folder.removeIfStale(name);
+        }
+    }.visit);
+}
+
+test "which names are temporary files of a target" {
+    const yes = ".a.scx.123.0123456789abcdef.tmp";
+    try std.testing.expect(isTemporaryOf("a.scx", yes));
+    for ([_][]const u8{
+        "a.scx",
+        ".a.scx.tmp",
+        ".a.scx.123.0123456789abcde.tmp",
+        ".a.scx..0123456789abcdef.tmp",
+        ".a.scx.12x.0123456789abcdef.tmp",
+        ".a.scx.1.123.0123456789abcdef.tmp",
+        ".b.scx.123.0123456789abcdef.tmp",
+        ".a.scx.123.0123456789abcdef.tmp~",
+    }) |name| try std.testing.expect(!isTemporaryOf("a.scx", name));
+    try std.testing.expect(!isTemporaryOf("a", yes));
+}
+
+test "a long name is cut between characters" {
+    const long: [300]u8 = @splat('n');
+    try std.testing.expectEqual(@as(usize, target_name_bytes_max), nameStart(&long).len);
+    var accented: [300]u8 = undefined;
+    for (0..150) |index| accented[2 * index ..][0..2].* = "\xc3\xa9".*;
+    const odd = accented[1..]; // starts inside a character, so the cut falls on one
+    try std.testing.expectEqual(@as(usize, target_name_bytes_max - 1), nameStart(odd).len);
+}

@@ -1,0 +1,389 @@
+//! Writes a new file: sections first, then modality table, catalog, root catalog and header, then the rename.
+//!
+//!   Writer.create(allocator, path, options, report) Failure!*Writer
+//!   writer.addModality(modality, report) Failure!u8                  gives its id, counted from 1
+//!   writer.beginSection(report) Failure!u64                          absolute offset, a multiple of 8; one is open at a time
+//!   writer.writeAt(absolute_offset, bytes, report) Failure!void      anywhere at or behind that offset; from any thread
+//!   writer.readAt(absolute_offset, target, report) Failure!void      what was written before; from any thread
+//!   writer.endSection(entry, length, report) Failure!void            pads, hashes, adds it to the catalog
+//!   writer.abandonSection() void                                     forgets the open section
+//!   writer.addSection(entry, bytes, report) Failure!void             begin, write and end in one
+//!   writer.finish(report) Failure!void                               catalogs, checksum, sync, rename
+//!   writer.close() void                                              frees; removes the temporary file if unfinished
+//!
+//! The bytes go to a hidden file beside the target, which takes the target's name only when it is complete and on
+//! the medium. It is locked while it is written: the next writer of the same target removes those that are not,
+//! because only a killed process leaves one. Nothing in a file depends on when or where it was written.
+
+const std = @import("std");
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+const Blake3 = std.crypto.hash.Blake3;
+const errors = @import("../errors.zig");
+const layout = @import("layout.zig");
+const catalog_format = @import("catalog.zig");
+const modality_table = @import("modality_table.zig");
+const facts = @import("facts.zig");
+const platform = @import("platform.zig");
+const temporary = @import("temporary.zig");
+const SectionType = @import("section_types.zig").SectionType;
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+pub const ShardStats = catalog_format.ShardStats;
+pub const Modality = modality_table.Modality;
+
+pub const CreateOptions = struct {
+    n_obs: u64,
+    n_vars: u64,
+    overwrite: bool = false,
+    shard_target_rows: u32 = layout.shard_target_rows_default,
+    codec_id: u8 = 0,
+};
+
+pub const SectionEntry = struct {
+    name: []const u8,
+    section_type: SectionType,
+    modality_id: u8 = 0,
+    stats: ?ShardStats = null,
+};
+
+/// One piece of reading back: large enough that the calls do not count, small enough for the cache.
+const hash_piece_bytes = 1 << 20;
+
+pub const Writer = struct {
+    allocator: Allocator,
+    options: CreateOptions,
+    output: temporary.Output,
+    state: std.atomic.Value(State),
+    process_id: u32,
+    sections: std.ArrayList(catalog_format.Section),
+    names: std.heap.ArenaAllocator,
+    modalities: std.ArrayList(Modality),
+    /// Where the next section starts.
+    end: u64,
+    /// How far the file reaches: the open section's highest byte.
+    written_end: std.atomic.Value(u64),
+    has_framed_shard: bool,
+    piece: []u8,
+
+    const State = enum(u8) {
+        idle,
+        section_open,
+        /// A write failed: the file cannot be completed.
+        broken,
+        finished,
+    };
+
+    pub fn create(allocator: Allocator, path: []const u8, options: CreateOptions, report: *Report) Failure!*Writer {
+        const writer = try allocator.create(Writer);
+        errdefer allocator.destroy(writer);
+        const piece = try allocator.alloc(u8, hash_piece_bytes);
+        errdefer allocator.free(piece);
+        const output = try temporary.Output.create(allocator, path, options.overwrite, report);
+
+        writer.* = .{
+            .allocator = allocator,
+            .options = options,
+            .output = output,
+            .state = .init(.idle),
+            .process_id = platform.processId(),
+            .sections = .empty,
+            .names = .init(allocator),
+            .modalities = .empty,
+            .end = layout.sections_offset,
+            .written_end = .init(layout.sections_offset),
+            .has_framed_shard = false,
+            .piece = piece,
+        };
+        return writer;
+    }
+
+    pub fn close(writer: *Writer) void {
+        const allocator = writer.allocator;
+        writer.output.close(allocator);
+        writer.modalities.deinit(allocator);
+        writer.sections.deinit(allocator);
+        writer.names.deinit();
+        allocator.free(writer.piece);
+        allocator.destroy(writer);
+    }
+
+    pub fn addModality(writer: *Writer, modality: Modality, report: *Report) Failure!u8 {
+        try writer.expect(.idle, report);
+        if (writer.sections.items.len > 0) {
+            return report.fail(error.BadArgument, "modalities are declared before the first section", .{});
+        }
+        if (writer.modalities.items.len == modality_table.modalities_max) {
+            return report.fail(error.Limit, "a file holds at most {d} modalities", .{modality_table.modalities_max});
+        }
+        const name = modality.name;
+        if (name.len == 0 or name.len > modality_table.name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
+            return report.fail(error.BadArgument, "modality name '{f}': 1 to {d} bytes of UTF-8 are needed", .{
+                errors.escaped(name), modality_table.name_bytes_max,
+            });
+        }
+        if (modality_table.find(writer.modalities.items, name) != null) {
+            return report.fail(error.BadArgument, "modality '{f}' is declared twice", .{errors.escaped(name)});
+        }
+        if (modality.n_vars > writer.options.n_vars) {
+            return report.fail(error.BadArgument, "modality '{f}' has {d} variables, more than the file's largest ({d})", .{
+                errors.escaped(name), modality.n_vars, writer.options.n_vars,
+            });
+        }
+        try writer.modalities.ensureUnusedCapacity(writer.allocator, 1);
+        var own = modality;
+        own.name = try writer.names.allocator().dupe(u8, name);
+        own.nnz = 0;
+        own.n_csr_shards = 0;
+        own.n_csc_shards = 0;
+        writer.modalities.appendAssumeCapacity(own);
+        return @intCast(writer.modalities.items.len);
+    }
+
+    pub fn beginSection(writer: *Writer, report: *Report) Failure!u64 {
+        try writer.expect(.idle, report);
+        writer.state.store(.section_open, .release);
+        return writer.end;
+    }
+
+    pub fn writeAt(writer: *Writer, absolute_offset: u64, bytes: []const u8, report: *Report) Failure!void {
+        try writer.expect(.section_open, report);
+        assert(absolute_offset >= writer.end);
+        const bytes_end = std.math.add(u64, absolute_offset, bytes.len) catch {
+            return report.fail(error.Limit, "the file would grow beyond what offsets can express", .{});
+        };
+        try writer.store(absolute_offset, bytes, report);
+        _ = writer.written_end.fetchMax(bytes_end, .acq_rel);
+    }
+
+    pub fn readAt(writer: *Writer, absolute_offset: u64, target: []u8, report: *Report) Failure!void {
+        platform.readAll(writer.output.file, target, absolute_offset, &report.os_error) catch {
+            return platform.fail(report, "cannot read back '{f}'", .{errors.escaped(writer.output.temporary_name)});
+        };
+    }
+
+    /// `length` counts from the section's offset; what was not written up to there is zeros, what was written
+    /// beyond is cut off.
+    pub fn endSection(writer: *Writer, entry: SectionEntry, length: u64, report: *Report) Failure!void {
+        try writer.expect(.section_open, report);
+        try writer.checkEntry(entry, report);
+        const offset = writer.end;
+        const section_end = std.math.add(u64, offset, length) catch return tooLong(report);
+        const padded_end = layout.alignSection(section_end) catch return tooLong(report);
+        try writer.settleSize(section_end, padded_end, report);
+        const hash = try writer.hashSection(entry, offset, length, report);
+
+        try writer.sections.ensureUnusedCapacity(writer.allocator, 1);
+        writer.sections.appendAssumeCapacity(.{
+            .name = try writer.names.allocator().dupe(u8, entry.name),
+            .offset = offset,
+            .length = length,
+            .section_type = entry.section_type,
+            .modality_id = entry.modality_id,
+            .blake3 = hash,
+            .stats = entry.stats,
+        });
+        writer.end = padded_end;
+        writer.written_end.store(padded_end, .release);
+        writer.state.store(.idle, .release);
+    }
+
+    /// The open section is forgotten; the next one starts at the same place.
+    pub fn abandonSection(writer: *Writer) void {
+        if (writer.state.load(.acquire) != .section_open) return;
+        var errno: i32 = 0;
+        const next: State = if (platform.setSize(writer.output.file, writer.end, &errno)) .idle else |_| .broken;
+        writer.written_end.store(writer.end, .release);
+        writer.state.store(next, .release);
+    }
+
+    pub fn addSection(writer: *Writer, entry: SectionEntry, bytes: []const u8, report: *Report) Failure!void {
+        if (entry.section_type == .modality_table) {
+            return report.fail(error.BadArgument, "the modality table is written by finish", .{});
+        }
+        try writer.addSectionOfAnyType(entry, bytes, report);
+    }
+
+    fn addSectionOfAnyType(writer: *Writer, entry: SectionEntry, bytes: []const u8, report: *Report) Failure!void {
+        try writer.checkEntry(entry, report);
+        const offset = try writer.beginSection(report);
+        errdefer writer.abandonSection();
+        try writer.writeAt(offset, bytes, report);
+        try writer.endSection(entry, bytes.len, report);
+    }
+
+    /// Afterwards the target exists and only `close` is allowed. When it fails, the target is as before.
+    pub fn finish(writer: *Writer, report: *Report) Failure!void {
+        try writer.expect(.idle, report);
+        errdefer writer.state.store(.broken, .release);
+        var header = try writer.finishModalities(report);
+        const catalog = try catalog_format.serialize(writer.allocator, writer.sections.items, .{
+            .n_obs = writer.options.n_obs,
+            .manifest_sequence = 0,
+            .prev_catalog_offset = 0,
+        });
+        defer writer.allocator.free(catalog);
+
+        writer.fillHeader(&header, catalog.len);
+        var root: [layout.root_catalog_bytes_max]u8 = undefined;
+        header.root_catalog_length = writer.fillRootCatalog(&root);
+        try writer.store(writer.end, catalog, report);
+        try writer.store(layout.root_catalog_offset, &root, report);
+        header.file_checksum = try writer.checksum(&header, writer.end + catalog.len, report);
+        try writer.store(0, header.asBytes(), report);
+        try writer.output.publish(report);
+        writer.state.store(.finished, .release);
+    }
+
+    fn expect(writer: *const Writer, wanted: State, report: *Report) Failure!void {
+        const state = writer.state.load(.acquire);
+        if (state == wanted) return;
+        return switch (state) {
+            .finished => report.fail(error.Closed, "the file is finished already", .{}),
+            .broken => report.fail(error.Closed, "an earlier write failed; the file cannot be completed, start again", .{}),
+            .section_open => report.fail(error.BadArgument, "a section is being written; end it first", .{}),
+            .idle => report.fail(error.BadArgument, "no section is being written; begin one first", .{}),
+        };
+    }
+
+    fn checkEntry(writer: *const Writer, entry: SectionEntry, report: *Report) Failure!void {
+        const name = entry.name;
+        if (name.len == 0 or name.len > layout.section_name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
+            return report.fail(error.BadArgument, "section name '{f}': 1 to {d} bytes of UTF-8 are needed", .{
+                errors.escaped(name), layout.section_name_bytes_max,
+            });
+        }
+        if (!entry.section_type.isKnown() and !entry.section_type.isVendor()) {
+            return report.fail(error.BadArgument, "section type {d} is not defined", .{@intFromEnum(entry.section_type)});
+        }
+        if (entry.modality_id > writer.modalities.items.len) {
+            return report.fail(error.BadArgument, "section '{f}' names modality {d}, but {d} are declared", .{
+                errors.escaped(name), entry.modality_id, writer.modalities.items.len,
+            });
+        }
+        for (writer.sections.items) |*section| {
+            if (section.section_type == entry.section_type and section.modality_id == entry.modality_id and
+                std.mem.eql(u8, section.name, name))
+            {
+                return report.fail(error.BadArgument, "section '{f}' is written twice", .{errors.escaped(name)});
+            }
+        }
+    }
+
+    fn tooLong(report: *Report) Failure {
+        return report.fail(error.Limit, "the file would grow beyond what offsets can express", .{});
+    }
+
+    /// Cuts what lies beyond the section and fills up to the next multiple of 8.
+    fn settleSize(writer: *Writer, section_end: u64, padded_end: u64, report: *Report) Failure!void {
+        const written_end = writer.written_end.load(.acquire);
+        if (written_end > section_end) try writer.resize(section_end, report);
+        if (written_end != padded_end) try writer.resize(padded_end, report);
+    }
+
+    fn resize(writer: *Writer, size: u64, report: *Report) Failure!void {
+        platform.setSize(writer.output.file, size, &report.os_error) catch {
+            writer.state.store(.broken, .release);
+            return platform.fail(report, "cannot grow '{f}' to {d} bytes", .{ errors.escaped(writer.output.temporary_name), size });
+        };
+    }
+
+    fn store(writer: *Writer, offset: u64, bytes: []const u8, report: *Report) Failure!void {
+        platform.writeAll(writer.output.file, bytes, offset, &report.os_error) catch {
+            writer.state.store(.broken, .release);
+            return platform.fail(report, "cannot write to '{f}'", .{errors.escaped(writer.output.temporary_name)});
+        };
+    }
+
+    fn hashSection(writer: *Writer, entry: SectionEntry, offset: u64, length: u64, report: *Report) Failure![catalog_format.hash_bytes]u8 {
+        var hasher: Blake3 = .init(.{});
+        var done: u64 = 0;
+        while (done < length) {
+            const piece = writer.piece[0..@intCast(@min(length - done, writer.piece.len))];
+            try writer.readAt(offset + done, piece, report);
+            if (done == 0 and entry.section_type.isShard()) writer.noteFraming(piece);
+            hasher.update(piece);
+            done += piece.len;
+        }
+        var hash: [catalog_format.hash_bytes]u8 = undefined;
+        hasher.final(&hash);
+        return hash;
+    }
+
+    /// A shard starts with "SCXS" and its own version, 2 for one that is cut into row groups.
+    fn noteFraming(writer: *Writer, start: []const u8) void {
+        if (start.len > 4 and std.mem.eql(u8, start[0..4], "SCXS") and start[4] == 2) writer.has_framed_shard = true;
+    }
+
+    /// Writes the modality table and gives a header that knows it.
+    fn finishModalities(writer: *Writer, report: *Report) Failure!layout.Header {
+        var header: layout.Header = .{};
+        const modalities = writer.modalities.items;
+        if (modalities.len == 0) return header;
+        for (modalities, 1..) |*modality, id| {
+            const counted: facts.Facts = .of(writer.sections.items, @intCast(id));
+            modality.nnz = counted.nnz;
+            modality.n_csr_shards = counted.n_csr_shards;
+            modality.n_csc_shards = counted.n_csc_shards;
+        }
+        const table = try modality_table.serialize(writer.allocator, modalities);
+        defer writer.allocator.free(table);
+        header.n_modalities = @intCast(modalities.len);
+        header.modality_table_offset = writer.end;
+        header.modality_table_length = table.len;
+        try writer.addSectionOfAnyType(.{ .name = modality_table.section_name, .section_type = .modality_table }, table, report);
+        return header;
+    }
+
+    fn fillHeader(writer: *const Writer, header: *layout.Header, catalog_length: u64) void {
+        const counted: facts.Facts = .of(writer.sections.items, null);
+        header.format_version = if (writer.has_framed_shard) layout.format_version_framed else layout.format_version_canonical;
+        header.flags = @bitCast(facts.flagsFor(writer.sections.items));
+        header.n_obs = writer.options.n_obs;
+        header.n_vars = writer.options.n_vars;
+        header.nnz = counted.nnz;
+        header.n_csr_shards = counted.n_csr_shards;
+        header.n_csc_shards = counted.n_csc_shards;
+        header.shard_target_rows = writer.options.shard_target_rows;
+        header.codec_id = writer.options.codec_id;
+        header.index_dtype = if (writer.options.n_vars <= 1 << 16) layout.Header.index_dtype_u16 else layout.Header.index_dtype_u32;
+        header.full_catalog_offset = writer.end;
+        header.full_catalog_length = catalog_length;
+    }
+
+    fn fillRootCatalog(writer: *const Writer, target: *[layout.root_catalog_bytes_max]u8) u64 {
+        var groups: [256]layout.RootGroup = undefined;
+        var count: usize = 0;
+        for (0..256) |number| {
+            var group: layout.RootGroup = .{ .section_type = @intCast(number), .first_offset = 0, .total_length = 0, .n_sections = 0, .nnz = 0 };
+            for (writer.sections.items) |*section| {
+                if (@intFromEnum(section.section_type) != number) continue;
+                if (group.n_sections == 0) group.first_offset = section.offset;
+                group.total_length += section.length;
+                group.n_sections += 1;
+                if (section.stats) |stats| group.nnz +|= stats.nnz;
+            }
+            if (group.n_sections == 0) continue;
+            groups[count] = group;
+            count += 1;
+        }
+        assert(count <= layout.root_groups_max); // defined and vendor types together are fewer
+        return layout.writeRootCatalog(groups[0..count], target);
+    }
+
+    /// Of the header with a checksum of 0 and of all behind it, read back.
+    fn checksum(writer: *Writer, header: *const layout.Header, end: u64, report: *Report) Failure!u64 {
+        assert(header.file_checksum == 0);
+        var hasher: Blake3 = .init(.{});
+        hasher.update(header.asBytes());
+        var done: u64 = layout.header_bytes;
+        while (done < end) {
+            const piece = writer.piece[0..@intCast(@min(end - done, writer.piece.len))];
+            try writer.readAt(done, piece, report);
+            hasher.update(piece);
+            done += piece.len;
+        }
+        return @import("file.zig").fileChecksum(&hasher);
+    }
+};
