@@ -1,0 +1,71 @@
+//! What the pipeline asks the system for: its process, its CPUs, big pages, threads without signals.
+
+const std = @import("std");
+const builtin = @import("builtin");
+const assert = std.debug.assert;
+
+/// More decode threads than this meet each other at the ring more than they decode.
+pub const threads_max = 64;
+
+pub const ProcessId = u32;
+
+pub fn currentProcess() ProcessId {
+    return switch (builtin.os.tag) {
+        .windows => std.os.windows.GetCurrentProcessId(),
+        else => @intCast(std.c.getpid()),
+    };
+}
+
+/// The CPUs that this process may run on (its affinity, not the machine's count), from 1 to `threads_max`.
+pub fn usableCpus() u32 {
+    const count = std.Thread.getCpuCount() catch 1;
+    return @intCast(std.math.clamp(count, 1, threads_max));
+}
+
+/// A page that the memory hardware maps in one entry, on x86-64 and (with 4 KiB base pages) aarch64.
+pub const huge_page_bytes = 2 * 1024 * 1024;
+
+/// Asks for huge pages; a system that has none, or refuses, leaves the memory as it is.
+pub fn hintHugePages(memory: []align(huge_page_bytes) u8) void {
+    if (builtin.os.tag != .linux) return;
+    _ = std.os.linux.madvise(memory.ptr, memory.len, std.os.linux.MADV.HUGEPAGE);
+}
+
+/// While threads are started all signals are blocked, so that they inherit that: a signal such as Ctrl-C is for a
+/// thread of the interpreter, whose system call it must interrupt.
+pub const SignalShield = struct {
+    before: if (has_signals) std.c.sigset_t else void,
+
+    const has_signals = builtin.os.tag != .windows;
+
+    pub fn raise() SignalShield {
+        if (!has_signals) return .{ .before = {} };
+        var all: std.c.sigset_t = undefined;
+        _ = std.c.sigfillset(&all);
+        var shield: SignalShield = undefined;
+        _ = std.c.pthread_sigmask(std.c.SIG.SETMASK, &all, &shield.before);
+        return shield;
+    }
+
+    pub fn lower(shield: *const SignalShield) void {
+        if (!has_signals) return;
+        var shielded: std.c.sigset_t = undefined;
+        _ = std.c.pthread_sigmask(std.c.SIG.SETMASK, &shield.before, &shielded);
+    }
+};
+
+test "there is a process and a CPU" {
+    try std.testing.expect(currentProcess() > 0);
+    try std.testing.expect(usableCpus() >= 1 and usableCpus() <= threads_max);
+}
+
+test "the shield puts the mask back" {
+    const shield: SignalShield = .raise();
+    const again: SignalShield = .raise();
+    again.lower();
+    shield.lower();
+    if (builtin.os.tag != .linux) return;
+    const after: SignalShield = .raise();
+    defer after.lower();
+    try std.testing.expectEqual(shield.before, after.before);
+}
