@@ -1,0 +1,221 @@
+"""Matrices in HDF5 as sources for the writer: CSR, CSC and dense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core.sources.base import (
+    CsrBlock,
+    DenseBlock,
+    IndexDtypes,
+    MatrixForm,
+    MatrixSource,
+)
+from scx_core.sources.csc_transpose import Transposition
+from scx_core.sources.h5_compressed import (
+    CompressedArrays,
+    compressed_arrays,
+    reopened,
+    sparse_shape,
+)
+from scx_core.sources.hdf5 import Dataset, Group, attribute, is_group, native, where
+
+
+@dataclass(frozen=True)
+class ReadingMeans:
+    """What a reader may use: memory for turning matrices, and a folder for temporary files."""
+
+    memory_bytes: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class CsrOnDisk:
+    """A CSR matrix in HDF5, its row blocks read straight from the file."""
+
+    arrays: CompressedArrays
+    form: MatrixForm = "csr_matrix"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.arrays.n_majors, self.arrays.n_minors
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.arrays.dtype
+
+    @property
+    def index_dtypes(self) -> IndexDtypes | None:
+        return self.arrays.index_dtypes
+
+    def row_blocks(self, block_bytes: int, *, first_row: int = 0) -> Iterator[CsrBlock]:
+        for piece in self.arrays.pieces(block_bytes, first_major=first_row):
+            yield CsrBlock(piece.indptr, piece.indices, piece.values)
+
+
+@dataclass(frozen=True)
+class CscOnDisk:
+    """A CSC matrix in HDF5; its rows are put together with temporary files where needed."""
+
+    arrays: CompressedArrays
+    means: ReadingMeans
+    form: MatrixForm = "csc_matrix"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.arrays.n_minors, self.arrays.n_majors
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.arrays.dtype
+
+    @property
+    def index_dtypes(self) -> IndexDtypes | None:
+        return self.arrays.index_dtypes
+
+    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
+        n_rows, n_cols = self.shape
+        turning = Transposition(
+            n_rows, n_cols, self.dtype, self.means.memory_bytes, self.means.folder
+        )
+        pieces = self.arrays.pieces(turning.piece_bytes, split_majors=True)
+        return turning.blocks(pieces, self.arrays.n_values, block_bytes)
+
+
+@dataclass(frozen=True)
+class DenseOnDisk:
+    """A two-dimensional dataset."""
+
+    dataset: Dataset
+    means: ReadingMeans
+    form: MatrixForm = "dense"
+    index_dtypes: IndexDtypes | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return cast("tuple[int, int]", self.dataset.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return cast("np.dtype[Any]", self.dataset.dtype.newbyteorder("="))
+
+    def row_blocks(self, block_bytes: int) -> Iterator[DenseBlock]:
+        n_rows, n_cols = self.shape
+        row_bytes = max(1, n_cols * self.dtype.itemsize)
+        step = max(1, block_bytes // row_bytes)
+        dataset = self.dataset
+        if dataset.chunks is not None:
+            # rows that lie in the same chunks are best read together
+            chunk_rows = dataset.chunks[0]
+            step = step // chunk_rows * chunk_rows or step
+            if step < chunk_rows:
+                dataset = reopened(dataset, min(chunk_rows * row_bytes, self.means.memory_bytes))
+        for start in range(0, n_rows, step):
+            yield DenseBlock(np.ascontiguousarray(native(dataset[start : start + step])))
+
+
+@dataclass(frozen=True)
+class SelectedColumns:
+    """The columns of a CSR source for which `kept` is true, renumbered."""
+
+    source: MatrixSource
+    kept: npt.NDArray[np.bool_]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape[0], int(self.kept.sum())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def form(self) -> MatrixForm:
+        return self.source.form
+
+    @property
+    def index_dtypes(self) -> IndexDtypes | None:
+        return self.source.index_dtypes
+
+    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
+        number = np.cumsum(self.kept, dtype=np.int32) - 1
+        for block in self.source.row_blocks(block_bytes):
+            assert isinstance(block, CsrBlock)
+            chosen = self.kept[block.indices]
+            kept_before = np.concatenate(([0], np.cumsum(chosen)))
+            yield CsrBlock(
+                indptr=kept_before[block.indptr - block.indptr[0]],
+                indices=number[block.indices[chosen]],
+                values=block.values[chosen],
+            )
+
+
+@dataclass(frozen=True)
+class CastValues:
+    """A CSR source with its values in another type that holds all of them exactly."""
+
+    source: MatrixSource
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def form(self) -> MatrixForm:
+        return self.source.form
+
+    @property
+    def index_dtypes(self) -> IndexDtypes | None:
+        return self.source.index_dtypes
+
+    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
+        for block in self.source.row_blocks(block_bytes):
+            assert isinstance(block, CsrBlock)
+            yield replace(block, values=block.values.astype(self.dtype))
+
+
+def matrix_source(item: Group | Dataset, means: ReadingMeans) -> MatrixSource:
+    """The matrix of an AnnData in HDF5: a sparse group or a two-dimensional dataset.
+
+    Raises
+    ------
+    ValueError
+        It is something else, or its parts do not fit together; the message names file and path.
+    """
+    if not is_group(item):
+        return _dense_source(cast("Dataset", item), means)
+    group = cast("Group", item)
+    layout = _sparse_layout(group)
+    if layout is None:
+        encoding = attribute(group, "encoding-type")
+        raise ValueError(
+            f"{where(group)} holds no matrix that is known here (encoding-type {encoding!r}); "
+            "expected are csr_matrix, csc_matrix and two-dimensional arrays"
+        )
+    n_rows, n_cols = sparse_shape(group)
+    if layout == "csr":
+        return CsrOnDisk(compressed_arrays(group, n_rows, n_cols))
+    return CscOnDisk(compressed_arrays(group, n_cols, n_rows), means)
+
+
+def _sparse_layout(group: Group) -> str | None:
+    encoding = attribute(group, "encoding-type")
+    if encoding in ("csr_matrix", "csc_matrix"):
+        return cast(str, encoding)[:3]
+    before_encodings = attribute(group, "h5sparse_format")
+    return before_encodings if before_encodings in ("csr", "csc") else None
+
+
+def _dense_source(dataset: Dataset, means: ReadingMeans) -> DenseOnDisk:
+    if dataset.shape is None or len(dataset.shape) != 2:
+        raise ValueError(f"{where(dataset)} has shape {dataset.shape}; a matrix has two dimensions")
+    if dataset.dtype.kind not in "iufbc":
+        raise ValueError(f"{where(dataset)} has type {dataset.dtype}; numbers are expected")
+    return DenseOnDisk(dataset, means)

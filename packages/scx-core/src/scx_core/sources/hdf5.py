@@ -1,0 +1,171 @@
+"""HDF5 files that someone else wrote: opening, finding datasets, missing filters.
+
+Every message names the file and the path inside it, because a file of a hundred arrays with one bad
+one is otherwise a puzzle.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core.sources.detect import advice
+
+if TYPE_CHECKING:
+    import h5py
+
+Group: TypeAlias = "h5py.Group"
+Dataset: TypeAlias = "h5py.Dataset"
+
+# registered filters that single-cell files are seen with
+FILTER_NAMES = {
+    305: "LZO",
+    307: "bzip2",
+    32000: "lzf",
+    32001: "blosc",
+    32004: "lz4",
+    32008: "bitshuffle",
+    32013: "zfp",
+    32015: "zstd",
+    32026: "blosc2",
+}
+
+
+@contextmanager
+def open_hdf5(path: Path, reader: str, kind: str) -> Iterator[h5py.File]:
+    """Open `path` for reading; `reader` and `kind` say what was expected ("from_h5ad", "an .h5ad").
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing lies there.
+    ValueError
+        It is no HDF5 file, or a damaged one; the message says what it looks like instead.
+    """
+    import h5py
+
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.is_dir() or not h5py.is_hdf5(path):
+        raise ValueError(f"{path} is not {kind}: {advice(path, reader)}")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be opened as HDF5, it may be cut off or still being written: {error}"
+        ) from error
+    with file:
+        yield file
+
+
+def where(item: Group | Dataset) -> str:
+    """File and path of a group or dataset, for messages."""
+    return f"{item.file.filename}: {item.name}"
+
+
+def is_dataset(item: Any) -> bool:
+    """Whether `item` is an HDF5 dataset."""
+    import h5py
+
+    return isinstance(item, h5py.Dataset)
+
+
+def is_group(item: Any) -> bool:
+    """Whether `item` is an HDF5 group (or file)."""
+    import h5py
+
+    return isinstance(item, h5py.Group)
+
+
+def dataset_in(group: Group, name: str, n_dims: int) -> Dataset:
+    """The dataset `name` of `group`, which must have `n_dims` dimensions."""
+    item = group.get(name)
+    if item is None:
+        there = ", ".join(repr(key) for key in group) or "nothing"
+        raise ValueError(f"{where(group)} has no dataset {name!r}; it holds {there}")
+    if not is_dataset(item):
+        raise ValueError(f"{where(item)} is a group where a dataset is expected")
+    dataset = cast("Dataset", item)
+    if dataset.shape is None or len(dataset.shape) != n_dims:
+        raise ValueError(
+            f"{where(dataset)} has shape {dataset.shape} where {n_dims} dimensions are expected"
+        )
+    return dataset
+
+
+def attribute(item: Group | Dataset, name: str) -> Any:
+    """The attribute `name`, text as `str` whichever way it was stored; None when there is none."""
+    value = item.attrs.get(name)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    return value
+
+
+def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`values` in the byte order of this machine."""
+    if values.dtype.isnative:
+        return values
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def text_column(dataset: Dataset) -> list[str]:
+    """A one-dimensional dataset of text or bytes as strings."""
+    values = dataset[()]
+    return [
+        value.decode("utf-8") if isinstance(value, bytes) else str(value)
+        for value in np.asarray(values).tolist()
+    ]
+
+
+def check_filters(root: Group) -> None:
+    """Refuse datasets under `root` whose compression this installation cannot undo.
+
+    When the hdf5plugin package is installed, its filters are loaded first.
+
+    Raises
+    ------
+    ValueError
+        Names the first such dataset and its filter, and what to install.
+    """
+    missing = _missing_filter(root)
+    if missing is not None and importlib.util.find_spec("hdf5plugin") is not None:
+        importlib.import_module("hdf5plugin")
+        missing = _missing_filter(root)
+    if missing is None:
+        return
+    dataset, filter_id, stored_name = missing
+    name = stored_name or FILTER_NAMES.get(filter_id, "unknown")
+    known = FILTER_NAMES.get(filter_id)
+    if known is not None and known not in name.lower():
+        name = f"{known} ({name})"
+    raise ValueError(
+        f"{where(dataset)} is compressed with the HDF5 filter {name} (number {filter_id}), which "
+        "is not available here: install the package hdf5plugin and try again"
+    )
+
+
+def _missing_filter(root: Group) -> tuple[Dataset, int, str] | None:
+    import h5py
+
+    missing: list[tuple[Dataset, int, str]] = []
+
+    def visit(_name: str, item: Any) -> bool | None:
+        if not is_dataset(item) or not item.size:
+            return None
+        creation = item.id.get_create_plist()
+        for index in range(creation.get_nfilters()):
+            filter_id, _flags, _values, stored_name = creation.get_filter(index)
+            if not h5py.h5z.filter_avail(filter_id):
+                text = stored_name.decode("utf-8", errors="replace").strip()
+                missing.append((item, filter_id, text))
+                return True
+        return None
+
+    root.visititems(visit)
+    return missing[0] if missing else None
