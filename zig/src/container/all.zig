@@ -1,8 +1,14 @@
+//! Lists the files of the container, so that the tests in them are found.
+
 test {
+    _ = @import("catalog.zig");
+    _ = @import("facts.zig");
     _ = @import("file.zig");
-    _ = @import("writer.zig");
-    _ = @import("temporary.zig");
-    _ = @import("platform.zig");
     _ = @import("layout.zig");
+    _ = @import("modality_table.zig");
+    _ = @import("platform.zig");
     _ = @import("section_types.zig");
+    _ = @import("shard_peek.zig");
+    _ = @import("temporary.zig");
+    _ = @import("writer.zig");
 }

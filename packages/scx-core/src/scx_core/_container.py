@@ -1,0 +1,539 @@
+"""The .scx file as a container: sections, modalities, and shards that are filled row by row.
+
+Thin classes over the file and writer functions of scx.h. What sections mean is known elsewhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _native
+from scx_core._native import CData, call, native
+from scx_core._value_types import dtype_of
+
+VERIFY = 1  # SCX_OPEN_VERIFY
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """What the header says, and counts of what the catalog lists."""
+
+    format_version: int
+    catalog_version: int
+    flags: int
+    file_bytes: int
+    n_obs: int
+    n_vars: int
+    nnz: int
+    manifest_sequence: int
+    shard_target_rows: int
+    n_sections: int
+    n_modalities: int
+    n_unknown_sections: int
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """The catalog's statistics of a shard; ends are exclusive.
+
+    `value_min`, `value_max` and `value_sum` mean something for integer values alone.
+    """
+
+    codec: int
+    value_type: int
+    row_start: int
+    row_end: int
+    column_start: int
+    column_end: int
+    nnz: int
+    value_min: int
+    value_max: int
+    value_sum: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of a file; `index` is its place in the catalog."""
+
+    index: int
+    name: str
+    section_type: int
+    modality_id: int
+    offset: int
+    length: int
+    blake3: bytes
+    shard: ShardInfo | None
+
+
+@dataclass(frozen=True)
+class Modality:
+    """One modality of a multimodal file; ids count from 1, id 0 is what all share."""
+
+    modality_id: int
+    name: str
+    modality_type: int
+    codec: int
+    value_type: int
+    n_vars: int
+    nnz: int
+    n_csr_shards: int
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What was done to, or noticed in, rows that were appended."""
+
+    unsorted_rows: int = 0
+    duplicate_entries: int = 0
+    explicit_zeros: int = 0
+    non_finite_values: int = 0
+    negative_values: int = 0
+    fractional_values: int = 0
+
+
+class FileReader:
+    """A .scx file that is open for reading; threads may share it.
+
+    The file is mapped into memory, not read. `close` gives the map back once nothing that was
+    taken from it (`section_bytes`, matrices) is in use any more.
+
+    Parameters
+    ----------
+    path
+        The file.
+    verify
+        Check what is read: a section against its hash the first time it is used, rows against
+        their checksums.
+
+    Raises
+    ------
+    CorruptFileError
+        When the file is damaged or cut off.
+    ValueError
+        When it needs something that this version cannot do.
+    OSError
+        When it cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+        raw_path = _native.path_bytes(path)
+        self.path = os.fspath(path)
+        self.verify = verify
+        library = native()
+        out = library.ffi.new("scx_file **")
+        call("scx_file_open", raw_path, VERIFY if verify else 0, out, path=self.path)
+        self._handle: CData | None = _native.owned(out[0], library.lib.scx_file_close)
+        self._checked: set[int] = set()
+
+    @property
+    def handle(self) -> CData:
+        """The `scx_file` pointer. Who passes it on keeps it, so that the file stays mapped."""
+        if self._handle is None:
+            raise RuntimeError(f"{self.path}: the file is closed")
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._handle is None
+
+    @functools.cached_property
+    def info(self) -> FileInfo:
+        """Shape, counts and versions."""
+        struct = _native.new_struct("scx_file_info")
+        call("scx_file_get_info", self.handle, struct, path=self.path)
+        fields = FileInfo.__dataclass_fields__
+        return FileInfo(**{name: int(getattr(struct, name)) for name in fields})
+
+    @functools.cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """Every section in the order of the catalog."""
+        return tuple(self._section(index) for index in range(self.info.n_sections))
+
+    @functools.cached_property
+    def modalities(self) -> tuple[Modality, ...]:
+        """The modalities; none in a single-modality file."""
+        return tuple(self._modality(index) for index in range(self.info.n_modalities))
+
+    def find(self, section_type: int, name: str, *, modality_id: int = 0) -> Section | None:
+        """The section of that type, name and modality, or None."""
+        handle = self.handle
+        out = native().ffi.new("uint32_t *")
+        raw_name = _native.name_bytes(name, "name")
+        try:
+            call(
+                "scx_file_find_section",
+                handle,
+                int(section_type),
+                modality_id,
+                raw_name,
+                out,
+                path=self.path,
+            )
+        except KeyError:
+            return None
+        return self.sections[out[0]]
+
+    def section_bytes(self, index: int, *, verify: bool | None = None) -> memoryview:
+        """The bytes of a section, straight from the map: read-only, nothing is copied.
+
+        The view keeps the file mapped, also after `close`.
+
+        Parameters
+        ----------
+        index
+            Place in `sections`.
+        verify
+            Compare the bytes with their hash when this section is used for the first time;
+            None: as the file was opened.
+        """
+        handle = self.handle
+        struct = self._section_struct(index)
+        if (self.verify if verify is None else verify) and index not in self._checked:
+            self.verify_section(index)
+        if struct.length == 0:
+            return memoryview(b"")
+        ffi = native().ffi
+        # the buffer keeps this pointer, the pointer keeps the file
+        data = ffi.gc(ffi.cast("uint8_t *", struct.data), functools.partial(_keep, handle))
+        return memoryview(ffi.buffer(data, struct.length)).toreadonly()
+
+    def verify_section(self, index: int) -> None:
+        """Compare a section with its hash; CorruptFileError when they differ."""
+        call("scx_file_verify_section", self.handle, index, path=self.path)
+        self._checked.add(index)
+
+    def verify_checksum(self) -> None:
+        """Compare the whole file with the header's checksum; CorruptFileError when they differ."""
+        call("scx_file_verify_checksum", self.handle, path=self.path)
+
+    def close(self) -> None:
+        """Forget the file. Views and matrices that were taken from it stay valid."""
+        self._handle = None
+
+    def __enter__(self) -> FileReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.info.n_sections} sections"
+        return f"FileReader({self.path!r}, {state})"
+
+    def _section_struct(self, index: int) -> CData:
+        struct = _native.new_struct("scx_section_info")
+        if index < 0:
+            raise IndexError(f"{self.path}: section {index}")
+        call("scx_file_get_section", self.handle, index, struct, path=self.path)
+        return struct
+
+    def _section(self, index: int) -> Section:
+        struct = self._section_struct(index)
+        ffi = native().ffi
+        return Section(
+            index=index,
+            name=_name(struct),
+            section_type=int(struct.section_type),
+            modality_id=int(struct.modality_id),
+            offset=int(struct.offset),
+            length=int(struct.length),
+            blake3=bytes(ffi.buffer(struct.blake3)),
+            shard=_shard_info(struct) if struct.has_shard_stats else None,
+        )
+
+    def _modality(self, index: int) -> Modality:
+        struct = _native.new_struct("scx_modality_info")
+        call("scx_file_get_modality", self.handle, index, struct, path=self.path)
+        return Modality(
+            modality_id=index + 1,
+            name=_name(struct),
+            modality_type=int(struct.modality_type),
+            codec=int(struct.codec_id),
+            value_type=int(struct.value_type),
+            n_vars=int(struct.n_vars),
+            nnz=int(struct.nnz),
+            n_csr_shards=int(struct.n_csr_shards),
+        )
+
+
+def _keep(handle: CData, pointer: CData) -> None:
+    """Does nothing: being registered with `handle` is what keeps the file open."""
+
+
+def _name(struct: CData) -> str:
+    raw = native().ffi.buffer(struct.name, struct.name_bytes)[:]
+    assert isinstance(raw, bytes)
+    return raw.decode("utf-8")
+
+
+def _shard_info(struct: CData) -> ShardInfo:
+    return ShardInfo(
+        codec=int(struct.codec_id),
+        value_type=int(struct.value_type),
+        row_start=int(struct.row_start),
+        row_end=int(struct.row_end),
+        column_start=int(struct.column_start),
+        column_end=int(struct.column_end),
+        nnz=int(struct.nnz),
+        value_min=int(struct.value_min),
+        value_max=int(struct.value_max),
+        value_sum=int(struct.value_sum),
+    )
+
+
+class FileWriter:
+    """Writes a new .scx file; one thread at a time.
+
+    The bytes go to a hidden file beside `path`. `finish` gives it that name in one step; until
+    then, and when anything fails, what was under `path` stays as it was. As a context manager it
+    finishes when the block ends and drops everything when an exception leaves the block.
+
+    Parameters
+    ----------
+    path
+        The file to write. What a symbolic link points to is replaced, not the link.
+    n_obs, n_vars
+        Shape; of several modalities the largest `n_vars`.
+    shard_target_rows
+        Rows in a shard, noted in the header.
+    codec
+        Number of the codec that most shards use, noted in the header.
+    overwrite
+        Whether an existing file may be replaced.
+
+    Raises
+    ------
+    FileExistsError
+        When `path` exists and `overwrite` is False; again in `finish`, when it has appeared since.
+    OSError
+        When the folder cannot be written to.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_obs: int,
+        n_vars: int,
+        shard_target_rows: int = 16_384,
+        codec: int = 0,
+        overwrite: bool = False,
+    ) -> None:
+        raw_path = _native.path_bytes(path)
+        self.path = os.fspath(path)
+        options = _native.new_struct(
+            "scx_writer_options",
+            overwrite=int(overwrite),
+            shard_target_rows=shard_target_rows,
+            codec_id=codec,
+            n_obs=n_obs,
+            n_vars=n_vars,
+        )
+        library = native()
+        out = library.ffi.new("scx_writer **")
+        call("scx_writer_create", raw_path, options, out, path=self.path)
+        self._handle: CData | None = _native.owned(out[0], library.lib.scx_writer_close)
+        self._value_type: int | None = None
+        self._n_cols = 0
+
+    def add_modality(
+        self, name: str, *, modality_type: int, n_vars: int, codec: int = 0, value_type: int = 0
+    ) -> None:
+        """Declare the next modality, before its first section; ids count from 1."""
+        self._call(
+            "scx_writer_add_modality",
+            _native.name_bytes(name, "name"),
+            modality_type,
+            codec,
+            value_type,
+            n_vars,
+        )
+
+    def add_section(
+        self, name: str, data: Any, *, section_type: int, modality_id: int = 0
+    ) -> None:
+        """Write a section.
+
+        Parameters
+        ----------
+        name
+            Must be the only one of its type and modality.
+        data
+            Anything with a contiguous buffer: bytes, memoryview, a numpy or Arrow buffer.
+        section_type, modality_id
+            Numbers of the format.
+        """
+        # an empty buffer has no address that a pointer could take
+        pointer = native().ffi.from_buffer("uint8_t[]", data)
+        self._call(
+            "scx_writer_add_section",
+            int(section_type),
+            modality_id,
+            _native.name_bytes(name, "name"),
+            pointer,
+            len(pointer),
+        )
+
+    def begin_shard(
+        self,
+        name: str,
+        *,
+        section_type: int,
+        codec: int,
+        value_type: int,
+        row_start: int,
+        n_rows: int,
+        n_cols: int,
+        modality_id: int = 0,
+        threads: int = 0,
+        keep_zeros: bool = False,
+    ) -> None:
+        """Begin a shard of `n_rows` rows, the first of which is row `row_start` of the file.
+
+        `threads` 0 takes as many as the machine has; `keep_zeros` keeps explicit zeros.
+        """
+        raw_name = native().ffi.new("char[]", _native.name_bytes(name, "name"))
+        options = _native.new_struct(
+            "scx_shard_options",
+            section_type=int(section_type),
+            modality_id=modality_id,
+            codec_id=codec,
+            value_type=value_type,
+            threads=threads,
+            keep_zeros=int(keep_zeros),
+            row_start=row_start,
+            n_rows=n_rows,
+            n_cols=n_cols,
+            name=raw_name,
+        )
+        self._call("scx_shard_begin", options)
+        self._value_type = value_type
+        self._n_cols = n_cols
+
+    def append_csr(
+        self,
+        indptr: npt.NDArray[np.int64],
+        indices: npt.NDArray[Any],
+        values: npt.NDArray[Any],
+    ) -> Mended:
+        """Append the next rows of the shard that is open.
+
+        Parameters
+        ----------
+        indptr
+            int64, one entry more than there are rows; it may start at any number.
+        indices
+            int32 or int64, from the first row on: `indices[0]` belongs to `indptr[0]`.
+        values
+            Of the shard's dtype, beside `indices`.
+
+        Returns
+        -------
+        Mended
+            What was wrong with these rows.
+        """
+        dtype = self._shard_dtype()
+        pointers = _native.input_array(indptr, np.int64, "indptr")
+        if indptr.ndim != 1 or indptr.size == 0:
+            raise ValueError("indptr must have one dimension and at least one entry")
+        n_values = int(indptr[-1]) - int(indptr[0])
+        if n_values < 0 or bool(np.any(indptr[1:] < indptr[:-1])):
+            raise ValueError("indptr decreases")
+        wide = indices.dtype == np.int64
+        mended = native().ffi.new("scx_mended *")
+        self._call(
+            "scx_shard_append_csr",
+            indptr.size - 1,
+            pointers,
+            _native.input_array(
+                indices, np.int64 if wide else np.int32, "indices", length=n_values
+            ),
+            8 if wide else 4,
+            _native.input_array(values, dtype, "values", length=n_values),
+            mended,
+        )
+        return _mended(mended)
+
+    def append_dense(self, values: npt.NDArray[Any]) -> Mended:
+        """Append the next rows of the shard that is open, shape (rows, columns of the shard)."""
+        pointer = _native.input_array(values, self._shard_dtype(), "values")
+        if values.ndim != 2 or values.shape[1] != self._n_cols:
+            raise ValueError(f"values has shape {values.shape}, expected (rows, {self._n_cols})")
+        mended = native().ffi.new("scx_mended *")
+        self._call("scx_shard_append_dense", values.shape[0], pointer, mended)
+        return _mended(mended)
+
+    def finish_shard(self) -> None:
+        """Complete the shard; all its rows must have been appended."""
+        self._call("scx_shard_finish")
+        self._value_type = None
+
+    def finish(self) -> None:
+        """Complete the file and put it in place; afterwards the writer is closed."""
+        try:
+            self._call("scx_writer_finish")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Drop what was written, unless `finish` has put it in place."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            native().ffi.release(handle)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `finish` or `close` was called."""
+        return self._handle is None
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and not self.closed:
+            self.finish()
+        self.close()
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        if self._handle is None:
+            raise RuntimeError(f"{self.path}: the writer is closed")
+        call(function, self._handle, *arguments, path=self.path)
+
+    def _shard_dtype(self) -> np.dtype[Any]:
+        if self._value_type is None:
+            raise ValueError(f"{self.path}: no shard is open; begin one first")
+        dtype = dtype_of(self._value_type)
+        assert dtype is not None  # begin_shard has accepted it
+        return dtype
+
+
+def _mended(struct: CData) -> Mended:
+    return Mended(**{name: int(getattr(struct, name)) for name in Mended.__dataclass_fields__})
+
+
+def total_mended(parts: Iterable[Mended]) -> Mended:
+    """The sum over several calls."""
+    sums = dict.fromkeys(Mended.__dataclass_fields__, 0)
+    for part in parts:
+        for name in sums:
+            sums[name] += getattr(part, name)
+    return Mended(**sums)
