@@ -180,7 +180,7 @@ class FileReader:
             )
         except KeyError:
             return None
-        return self.sections[out[0]]
+        return self.sections[int(out[0])]
 
     def section_bytes(self, index: int, *, verify: bool | None = None) -> memoryview:
         """The bytes of a section, straight from the map: read-only, nothing is copied.
@@ -363,9 +363,7 @@ class FileWriter:
             n_vars,
         )
 
-    def add_section(
-        self, name: str, data: Any, *, section_type: int, modality_id: int = 0
-    ) -> None:
+    def add_section(self, name: str, data: Any, *, section_type: int, modality_id: int = 0) -> None:
         """Write a section.
 
         Parameters

@@ -127,10 +127,10 @@ def _text(pointer: CData) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def new_struct(name: str, **fields: Any) -> CData:
+def new_struct(kind: str, /, **fields: Any) -> CData:
     """A struct of scx.h that starts with its size; other fields are zero unless given."""
     ffi = native().ffi
-    pointer: CData = ffi.new(f"{name} *", {"struct_bytes": ffi.sizeof(name), **fields})
+    pointer: CData = ffi.new(f"{kind} *", {"struct_bytes": ffi.sizeof(kind), **fields})
     return pointer
 
 
