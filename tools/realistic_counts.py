@@ -1,18 +1,18 @@
-"""Make realistic single-cell counts: an AnnData in memory, or an .h5ad of any size in little memory.
+"""Make realistic single-cell counts: an AnnData in memory, or an .h5ad larger than memory.
 
 The recipe follows what droplet data look like:
 
 - gene abundances are log-normal (sigma 2.1), so a few genes take most of the molecules;
 - every cell has one of ``n_types`` types, in which about 15 % of the genes are up or down by a
-  log-normal fold change (sigma 0.7); the shares of the types are drawn from a Dirichlet (2, 2, ...);
+  log-normal fold change (sigma 0.7); the types' shares are drawn from a Dirichlet (2, 2, ...);
 - a cell's depth is log-normal around ``median_umi`` (sigma 0.45, at least 200 molecules);
 - a cell's counts are multinomial: its molecules are drawn gene by gene.
 
-Some 60 to 70 % of the stored values come out as ones. The same arguments give the same values on
-every machine; the first cells of a larger matrix are those of a smaller one.
+Some 60 to 70 % of the stored values come out as ones. The same arguments give the same values
+again, and the first cells of a larger matrix are those of a smaller one.
 
-The molecules are drawn with Walker's alias method (one random number a molecule, two table look-ups)
-and counted with one ``bincount`` over a block of rows, which is some ten times as fast as a binary
+The molecules are drawn with Walker's alias method (a random number and two table look-ups each) and
+counted with one ``bincount`` over a block of rows, which is some ten times as fast as a binary
 search in the cumulative distribution and a sort.
 
     python tools/realistic_counts.py counts.h5ad 20000 20000 5000 --seed 1
@@ -49,7 +49,7 @@ N_BATCHES = 7
 N_PCA = 30
 
 DENSE_BLOCK_VALUES = 1 << 21
-"""Counters that are held densely while a block of rows is counted: 16 MiB, near the cache's size."""
+"""Counters held densely while a block of rows is counted: 16 MiB, near the cache's size."""
 
 COPY_VALUES = 1 << 22
 """Values that are copied at once from the spool files into the .h5ad."""

@@ -54,6 +54,7 @@ def _copy(source: Path, target: Path) -> None:
 def _check(h5ad: Path, scx: Path, stored: int, result: Result) -> None:
     """The first and the last rows of both files hold the same bytes."""
     import numpy as np
+
     import scx_core
 
     with scx_core.open(scx) as experiment, h5py.File(h5ad) as file:

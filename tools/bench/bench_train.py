@@ -5,7 +5,7 @@ over all genes, log1p, dense float32. The page cache is warm. An epoch counts fr
 its first batch, so opening the file counts; reading a whole matrix into memory does not.
 
 Not measured: a cold disk, several processes, and the training step itself. Loaders that do not
-normalise themselves get numpy and scipy for it, in their own process, as their users would write it.
+normalise themselves get numpy and scipy for it, in their own process, as their users write it.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def _start_workers(
     return workers
 
 
-def _measure(
-    ours: Worker | None, worker: Worker, peer: Peer, setup: Setup, result: Result
-) -> None:
+def _measure(ours: Worker | None, worker: Worker, peer: Peer, setup: Setup, result: Result) -> None:
     answers: dict[str, list[dict[str, Any]]] = {OURS: [], peer.name: []}
     n_pairs = setup.n_pairs
     if ours is None:
@@ -136,9 +134,7 @@ def _check(
 ) -> None:
     """Compare batches with the truth, and take an epoch's digest of the raw counts."""
     out = setup.folder / f"sample-{worker.name}.npz"
-    worker.ask(
-        "sample", task="panel", batch_size=BATCH_SIZE, batches=SAMPLE_BATCHES, out=str(out)
-    )
+    worker.ask("sample", task="panel", batch_size=BATCH_SIZE, batches=SAMPLE_BATCHES, out=str(out))
     with np.load(out) as sample:
         rows, values = sample["rows"], sample["X"]
     out.unlink()

@@ -49,9 +49,7 @@ def counts_h5ad(size: CountsSize, folder: Path) -> Path:
         for outdated in folder.glob(f"{size.name}-*.h5ad"):
             outdated.unlink()
         print(f"making {path}", file=sys.stderr)
-        realistic_counts.write_counts(
-            path, size.n_cells, size.n_genes, size.median_umi, size.seed
-        )
+        realistic_counts.write_counts(path, size.n_cells, size.n_genes, size.median_umi, size.seed)
     return path
 
 

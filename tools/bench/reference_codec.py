@@ -1,9 +1,10 @@
-"""The codec that sizes are compared with: byte shuffle, byte delta and zstd-3 in groups of 256 rows.
+"""What sizes are compared with: byte shuffle, byte delta and zstd-3 in groups of 256 rows.
 
-A group's three streams (row pointers from 0, column numbers, values) are each laid out by byte plane
-(all lowest bytes, then all second bytes, ...), every byte is replaced by its difference from the one
-before it, modulo 256, and the whole is compressed with zstd at level 3. Columns take two bytes where
-the genes allow it, integer values the narrowest unsigned type that holds the group's largest.
+A group's three streams (row pointers from 0, column numbers, values) are each laid out by byte
+plane (all lowest bytes, then all second bytes, ...), every byte is replaced by its difference from
+the one before it, modulo 256, and the whole is compressed with zstd at level 3. Columns take two
+bytes where the genes allow it, integer values the narrowest unsigned type that holds the group's
+largest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run the benchmarks: a table on the terminal, JSON in ``bench-out/``.
 
-    python tools/bench/run_bench.py                 all of them
-    python tools/bench/run_bench.py train --quick   one, with small inputs, to see that it works
+python tools/bench/run_bench.py                 all of them
+python tools/bench/run_bench.py train --quick   one, with small inputs, to see that it works
 """
 
 from __future__ import annotations

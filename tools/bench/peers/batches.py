@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch: a dense array or a CSR matrix of cells x genes, and the cells' row numbers if asked."""
+    """Cells x genes, a dense array or a CSR matrix; and the cells' row numbers where asked for."""
 
     X: Any
     rows: npt.NDArray[np.int64] | None = None

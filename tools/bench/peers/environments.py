@@ -18,7 +18,7 @@ class PeerUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """A loader to compare with. Without requirements it runs in the environment of the benchmark."""
+    """A loader to compare with. Without requirements it runs in the benchmark's environment."""
 
     name: str
     title: str

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from batches import Batch, Request, rows_of_names, shape_batch
+
+from bench.peers.batches import Batch, Request, rows_of_names, shape_batch
 
 CHUNK_SIZE = 32
 PRELOAD_CHUNKS = 256
 
 
 class AnnBatch:
-    """The set-up of its documentation: a collection shuffled on disk, shuffled chunks in an epoch."""
+    """As its documentation has it: a collection shuffled on disk, shuffled chunks in an epoch."""
 
     packages = ("annbatch", "zarr", "zarrs", "anndata", "numpy", "scipy")
 
@@ -40,8 +41,8 @@ class AnnBatch:
         return {"convert_seconds": float(seconds_file.read_text()), "store_bytes": float(size)}
 
     def batches(self, request: Request) -> Iterator[Batch]:
-        import anndata
         import annbatch
+        import anndata
         from anndata.io import read_elem, sparse_dataset
 
         def load(group: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from batches import Batch, Request, shape_batch
+
+from bench.peers.batches import Batch, Request, shape_batch
 
 
 class InMemory:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from batches import Batch, Request, rows_of_names, shape_batch
+
+from bench.peers.batches import Batch, Request, rows_of_names, shape_batch
 
 BLOCK_SIZE = 16
 FETCH_FACTOR = 16

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from batches import TARGET_SUM, Batch, Request
+
+from bench.peers.batches import TARGET_SUM, Batch, Request
 
 
 class Scx:

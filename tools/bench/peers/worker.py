@@ -2,6 +2,9 @@
 
 Usage: worker.py LOADER   (the name of a ``loader_LOADER.py`` beside this file)
 
+It runs under the loader's Python and imports from this project's tools nothing but ``batches`` and
+the loader.
+
 Requests, in ``do``:
     open    h5ad, cache, panel                    -> versions, facts
     run     task, batch_size, epoch, seconds_min  -> cells, seconds, epochs, steady_cells,
@@ -23,10 +26,14 @@ import time
 import traceback
 import warnings
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from batches import Loader, Request
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.peers.batches import Loader, Request
 
 EPOCHS_MAX = 50
 
@@ -142,7 +149,7 @@ def main() -> None:
     os.dup2(2, 1)
     warnings.filterwarnings("ignore")
     np.seterr(over="ignore")
-    loader: Loader = importlib.import_module(f"loader_{sys.argv[1]}").loader()
+    loader: Loader = importlib.import_module(f"bench.peers.loader_{sys.argv[1]}").loader()
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "close":
