@@ -142,10 +142,14 @@ class Transposition:
         import scipy.sparse as sp
 
         index_dtype = self.major_dtype
-        by_minor = sp.csc_matrix((self.n_majors, piece.n_majors), dtype=self.dtype)
+        values = piece.values
+        if self.dtype == np.float16:
+            # scipy knows no sparse half floats; only their places matter here
+            values = values.view(np.uint16)
+        by_minor = sp.csc_matrix((self.n_majors, piece.n_majors), dtype=values.dtype)
         by_minor.indptr = piece.indptr.astype(index_dtype)
         by_minor.indices = piece.indices.astype(index_dtype, copy=False)
-        by_minor.data = piece.values
+        by_minor.data = values
         by_major = by_minor.tocsr()
         counts = np.diff(by_major.indptr)
         majors = np.flatnonzero(counts)
@@ -155,7 +159,7 @@ class Transposition:
             majors.astype(index_dtype, copy=False),
             counts[majors].astype(index_dtype, copy=False),
             minors,
-            by_major.data,
+            by_major.data.view(self.dtype),
         )
 
     def _spilled(

@@ -1,0 +1,147 @@
+"""The annotations of an AnnData in HDF5: everything but its large matrices, read by anndata.
+
+anndata reads each element, old encodings included. Only the layout of versions before 0.7 is
+helped along by hand: obs and var were tables of records there, and the labels of categorical
+columns lay in `uns` under `<column>_categories`, the columns holding nothing but codes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core.sources.hdf5 import Dataset, Group, is_dataset, where
+
+if TYPE_CHECKING:
+    import anndata
+    import pandas as pd
+
+ALIGNED = ("obsm", "varm", "obsp", "varp")
+CATEGORIES_SUFFIX = "_categories"
+
+
+def read_element(item: Group | Dataset) -> Any:
+    """What anndata makes of one element.
+
+    Raises
+    ------
+    ValueError
+        anndata cannot read it; the message names file and path, and anndata's reason.
+    """
+    import anndata
+
+    with _old_formats_are_no_news():
+        try:
+            return anndata.io.read_elem(item)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise ValueError(f"{where(item)} cannot be read: {reason}") from error
+
+
+def read_frame(item: Group | Dataset) -> pd.DataFrame:
+    """obs or var, in any layout that anndata has used.
+
+    Raises
+    ------
+    ValueError
+        It is no table, or cannot be read.
+    """
+    import pandas as pd
+
+    frame = _frame_of_records(cast("Dataset", item)) if is_dataset(item) else read_element(item)
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(f"{where(item)} holds a {type(frame).__name__} where a table is expected")
+    return frame
+
+
+def read_without_matrices(group: Group) -> anndata.AnnData:
+    """An AnnData of all elements of `group` but X, the layers and raw."""
+    import anndata
+
+    for name in ("obs", "var"):
+        if name not in group:
+            raise ValueError(f"{where(group)} has no {name!r}, so it is no AnnData")
+    parts: dict[str, Any] = {name: read_frame(group[name]) for name in ("obs", "var")}
+    for name in (*ALIGNED, "uns"):
+        if name in group:
+            parts[name] = read_element(group[name])
+    if is_dataset(group["obs"]):
+        _label_old_categoricals(parts)
+    with _old_formats_are_no_news():
+        try:
+            return anndata.AnnData(**parts)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise ValueError(f"{where(group)} is no sound AnnData: {error}") from error
+
+
+@contextmanager
+def _old_formats_are_no_news() -> Iterator[None]:
+    """Without anndata's advice to rewrite old files, which reading them here amounts to."""
+    from anndata import OldFormatWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OldFormatWarning)
+        yield
+
+
+def _frame_of_records(dataset: Dataset) -> pd.DataFrame:
+    """A table of records as a frame; its first field holds the names."""
+    import pandas as pd
+
+    fields = dataset.dtype.names
+    if not fields or dataset.shape is None or len(dataset.shape) != 1:
+        raise ValueError(f"{where(dataset)} is no table of records")
+    records = dataset[()]
+    frame = pd.DataFrame({name: _text_decoded(records[name]) for name in fields})
+    return frame.set_index(fields[0])
+
+
+def _text_decoded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8").astype(object)
+    if values.dtype.kind != "O":
+        return values
+    decoded = np.empty(len(values), object)
+    decoded[:] = [item.decode("utf-8") if isinstance(item, bytes) else item for item in values]
+    return decoded
+
+
+def _label_old_categoricals(parts: dict[str, Any]) -> None:
+    """Give columns of codes the labels that `uns` keeps for them, and take those out of uns."""
+    import pandas as pd
+
+    uns = parts.get("uns")
+    if not isinstance(uns, Mapping):
+        return
+    kept = dict(uns)
+    for key in uns:
+        column = key.removesuffix(CATEGORIES_SUFFIX)
+        if column == key:
+            continue
+        # a single label was stored as a scalar
+        labels = np.atleast_1d(np.asarray(uns[key]))
+        for frame in (parts["obs"], parts["var"]):
+            if column in frame.columns and _are_codes(frame[column].to_numpy(), len(labels)):
+                codes = frame[column].to_numpy()
+                frame[column] = pd.Categorical.from_codes(codes, _label_index(labels))
+                kept.pop(key, None)
+    parts["uns"] = kept
+
+
+def _are_codes(values: npt.NDArray[Any], n_labels: int) -> bool:
+    """Whether `values` can be codes of that many labels, -1 standing for a gap."""
+    if values.dtype.kind not in "iu":
+        return False
+    return not len(values) or bool(values.min() >= -1 and values.max() < n_labels)
+
+
+def _label_index(labels: npt.NDArray[Any]) -> pd.Index:
+    import pandas as pd
+
+    index: pd.Index = pd.Index(_text_decoded(labels))
+    return index

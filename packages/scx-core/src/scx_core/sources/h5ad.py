@@ -1,0 +1,174 @@
+"""An AnnData in an HDF5 file as content for the writer, its matrices left on disk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scx_core.sources.anndata_memory import modality_from_anndata
+from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
+from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
+from scx_core.sources.h5_matrices import ReadingMeans, matrix_source
+from scx_core.sources.hdf5 import (
+    Dataset,
+    Group,
+    attribute,
+    check_filters,
+    is_dataset,
+    is_group,
+    open_hdf5,
+    where,
+)
+from scx_core.writing._report import ScxWarning
+
+if TYPE_CHECKING:
+    import anndata
+
+KNOWN = {"X", "layers", "obs", "var", *ALIGNED, "uns", "raw"}
+
+
+@contextmanager
+def h5ad_content(
+    path: Path, means: ReadingMeans, *, layers: Sequence[str] | None = None
+) -> Iterator[ExperimentContent]:
+    """Describe the AnnData file at `path`; the content can be read inside the `with` block only.
+
+    Raises
+    ------
+    ValueError
+        The file is something else, is damaged, or uses a compression that is missing here.
+    KeyError
+        `layers` names a layer that is not there.
+    """
+    with open_hdf5(path, "from_h5ad", "an .h5ad file") as file:
+        _refuse_other_kinds(path, file)
+        check_filters(file)
+        adata = read_without_matrices(file)
+        modality = modality_on_disk(file, adata, means, layers=layers)
+        yield ExperimentContent(
+            obs=adata.obs,
+            modalities={"": modality},
+            provenance={"source": "h5ad", "file": path.name},
+        )
+
+
+def modality_on_disk(
+    group: Group,
+    adata: anndata.AnnData,
+    means: ReadingMeans,
+    *,
+    layers: Sequence[str] | None,
+    label: str = "",
+) -> ModalityContent:
+    """All of an AnnData in HDF5 but its obs; `adata` is what was read of it without matrices."""
+    _name_what_is_left(group)
+    content = modality_from_anndata(adata, label=label)
+    shape = adata.shape
+    content.X = _matrix_at(group, "X", shape, means)
+    content.layers = _layers(group, shape, layers, means)
+    _add_raw(content, group, shape[0], means)
+    return content
+
+
+def layer_names(group: Group) -> list[str]:
+    """The layers of an AnnData in HDF5."""
+    return list(group["layers"]) if is_group(group.get("layers")) else []
+
+
+def _refuse_other_kinds(path: Path, file: Group) -> None:
+    from scx_core.sources.detect import advice, source_kind
+
+    if source_kind(path) != "h5ad":
+        raise ValueError(f"{path} is not an .h5ad file: {advice(path, 'from_h5ad')}")
+
+
+def _name_what_is_left(group: Group) -> None:
+    left = [name for name in group if name not in KNOWN and not name.startswith("raw.")]
+    if left:
+        warnings.warn(
+            f"{where(group)} holds {', '.join(map(repr, left))}, which AnnData does not know; not "
+            "converted",
+            ScxWarning,
+            stacklevel=2,
+        )
+
+
+def _layers(
+    group: Group, shape: tuple[int, int], wanted: Sequence[str] | None, means: ReadingMeans
+) -> dict[str, MatrixSource]:
+    present = layer_names(group)
+    chosen = present if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in chosen:
+        if name not in present:
+            raise KeyError(f"layers: there is no layer {name!r}; there are {present}")
+    # listed by name, so that a slash in a name is no path
+    sources = {
+        name: checked_shape(item, matrix_source(item, means), shape)
+        for name, item in _members(group, "layers")
+        if name in chosen
+    }
+    return sources
+
+
+def _members(group: Group, name: str) -> list[tuple[str, Group | Dataset]]:
+    return list(group[name].items()) if is_group(group.get(name)) else []
+
+
+def _matrix_at(
+    group: Group, name: str, shape: tuple[int, int], means: ReadingMeans
+) -> MatrixSource | None:
+    item = group.get(name)
+    if item is None or is_null(item):
+        return None
+    return checked_shape(item, matrix_source(item, means), shape)
+
+
+def is_null(item: Group | Dataset) -> bool:
+    """Whether an element stands for None."""
+    return is_dataset(item) and (item.shape is None or attribute(item, "encoding-type") == "null")
+
+
+def checked_shape(
+    item: Group | Dataset, source: MatrixSource, shape: tuple[int, int]
+) -> MatrixSource:
+    """`source`, once it is known to have `shape`."""
+    if source.shape != shape:
+        raise ValueError(
+            f"{where(item)} is {source.shape[0]} x {source.shape[1]}, but obs and var are for "
+            f"{shape[0]} cells x {shape[1]} genes"
+        )
+    return source
+
+
+def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingMeans) -> None:
+    parts = raw_parts(group)
+    if not parts:
+        return
+    if "var" not in parts:
+        raise ValueError(f"{where(group)} has a raw matrix without the table of its genes")
+    content.raw_var = read_frame(parts["var"])
+    if "varm" in parts:
+        content.raw_varm = raw_components(read_element(parts["varm"]))
+    if "X" in parts and not is_null(parts["X"]):
+        item = parts["X"]
+        source = matrix_source(item, means)
+        content.raw_X = checked_shape(item, source, (n_obs, len(content.raw_var)))
+
+
+def raw_parts(group: Group) -> dict[str, Group | Dataset]:
+    """The elements of raw: in a group since anndata 0.7, as `raw.X` and so on before."""
+    raw = group.get("raw")
+    if raw is not None and is_group(raw):
+        return {name: raw[name] for name in ("X", "var", "varm") if name in raw}
+    return {name: group[f"raw.{name}"] for name in ("X", "var", "varm") if f"raw.{name}" in group}
+
+
+def raw_components(value: Any) -> dict[str, Any]:
+    """raw.varm as a plain mapping; a table of records before anndata 0.7."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    names = getattr(getattr(value, "dtype", None), "names", None) or ()
+    return {name: value[name] for name in names}

@@ -1,0 +1,163 @@
+"""HDF5 files made by hand for tests of the converters: old layouts, odd widths, foreign kinds."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.sparse as sp
+
+STRINGS = h5py.string_dtype("utf-8")
+
+
+def gathered(source: Any, block_bytes: int = 1 << 20) -> np.ndarray:
+    """All rows of a matrix source as a dense array, put together entry by entry."""
+    n_rows, n_cols = source.shape
+    dense = np.zeros((n_rows, n_cols), source.dtype)
+    row = 0
+    for block in source.row_blocks(block_bytes):
+        assert block.n_rows >= 1
+        assert block.values.dtype == source.dtype
+        if hasattr(block, "indptr"):
+            assert len(block.indices) == len(block.values) == block.indptr[-1] - block.indptr[0]
+            assert block.indptr.dtype == np.int64
+            assert block.indices.dtype in (np.int32, np.int64)
+            bounds = block.indptr - block.indptr[0]
+            for low, high in itertools.pairwise(bounds):
+                np.add.at(dense[row], block.indices[low:high], block.values[low:high])
+                row += 1
+        else:
+            dense[row : row + block.n_rows] = block.values
+            row += block.n_rows
+    assert row == n_rows
+    return dense
+
+
+def counts(n_rows: int, n_cols: int, density: float = 0.3, seed: int = 0) -> sp.csr_matrix:
+    """Random counts as float32."""
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(1, 9, (n_rows, n_cols)) * (rng.random((n_rows, n_cols)) < density)
+    return sp.csr_matrix(dense.astype(np.float32))
+
+
+def write_sparse(
+    group: h5py.Group,
+    name: str,
+    matrix: Any,
+    *,
+    indptr: Any = None,
+    indices: Any = None,
+    **dataset_options: Any,
+) -> h5py.Group:
+    """`matrix` (CSR or CSC) as anndata stores it, with dtypes for its index arrays at will."""
+    written = group.create_group(name)
+    written.attrs["encoding-type"] = f"{matrix.format}_matrix"
+    written.attrs["encoding-version"] = "0.1.0"
+    written.attrs["shape"] = matrix.shape
+    for key, dtype in (("data", None), ("indices", indices), ("indptr", indptr)):
+        array = getattr(matrix, key)
+        written.create_dataset(key, data=array.astype(dtype or array.dtype), **dataset_options)
+    return written
+
+
+def write_frame(group: h5py.Group, name: str, index: list[str]) -> None:
+    """A table of the present layout with names alone."""
+    frame = group.create_group(name)
+    frame.attrs["encoding-type"] = "dataframe"
+    frame.attrs["encoding-version"] = "0.2.0"
+    frame.attrs["_index"] = "_index"
+    frame.attrs["column-order"] = np.array([], dtype=object).astype(STRINGS)
+    names = frame.create_dataset("_index", data=np.array(index, dtype=object), dtype=STRINGS)
+    names.attrs["encoding-type"] = "string-array"
+    names.attrs["encoding-version"] = "0.2.0"
+
+
+def write_bare_h5ad(path: Path, matrix: Any, **sparse_options: Any) -> None:
+    """An .h5ad of the present layout with X and names alone."""
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        file.attrs["encoding-version"] = "0.1.0"
+        write_frame(file, "obs", [f"cell{i}" for i in range(matrix.shape[0])])
+        write_frame(file, "var", [f"gene{j}" for j in range(matrix.shape[1])])
+        if sp.issparse(matrix):
+            write_sparse(file, "X", matrix, **sparse_options)
+        else:
+            dataset = file.create_dataset("X", data=matrix, **sparse_options)
+            dataset.attrs["encoding-type"] = "array"
+            dataset.attrs["encoding-version"] = "0.2.0"
+
+
+def write_h5ad_07(path: Path) -> sp.csr_matrix:
+    """The layout of anndata 0.7: categories by object reference under `__categories`."""
+    matrix = counts(6, 4, 0.6)
+    with h5py.File(path, "w") as file:
+        x = write_sparse(file, "X", matrix)
+        assert x.attrs["encoding-version"] == "0.1.0"
+        obs = file.create_group("obs")
+        obs.attrs["encoding-type"] = "dataframe"
+        obs.attrs["encoding-version"] = "0.1.0"
+        obs.attrs["_index"] = "barcode"
+        obs.attrs["column-order"] = np.array(["n", "type", "stage"], dtype=object)
+        obs.create_dataset("barcode", data=np.array(list("abcdef"), object), dtype=STRINGS)
+        obs.create_dataset("n", data=np.arange(6))
+        labels = obs.create_group("__categories")
+        types = labels.create_dataset("type", data=np.array(["B", "T"], object), dtype=STRINGS)
+        types.attrs["ordered"] = False
+        stages = labels.create_dataset("stage", data=np.array(["early", "mid", "late"], object))
+        stages.attrs["ordered"] = True
+        for name, codes, dataset in (
+            ("type", [0, 1, 1, 0, -1, 1], types),
+            ("stage", [2, 0, 0, 2, 2, 2], stages),
+        ):
+            column = obs.create_dataset(name, data=np.array(codes, np.int8))
+            column.attrs["categories"] = dataset.ref
+        var = file.create_group("var")
+        var.attrs["encoding-type"] = "dataframe"
+        var.attrs["encoding-version"] = "0.1.0"
+        var.attrs["_index"] = "_index"
+        var.attrs["column-order"] = np.array([], dtype=np.float64)
+        var.create_dataset("_index", data=np.array(list("wxyz"), object), dtype=STRINGS)
+        file.create_group("obsm").create_dataset("X_pca", data=np.arange(12.0).reshape(6, 2))
+        file.create_group("uns").create_dataset("title", data="seven")
+    return matrix
+
+
+def write_h5ad_06(path: Path) -> sp.csr_matrix:
+    """The layout before anndata 0.7: tables of records, `h5sparse_format`, labels in uns."""
+    matrix = counts(5, 3, 0.6)
+    obs_type = np.dtype([("index", "S8"), ("louvain", "i1"), ("sex", "i1"), ("depth", "f4")])
+    obs = np.array(
+        [
+            (b"c0", 0, 0, 1.5),
+            (b"c1", 1, 0, 2.5),
+            (b"c2", -1, 0, 3),
+            (b"c3", 2, 0, 4),
+            (b"c4", 1, 0, 5),
+        ],
+        obs_type,
+    )
+    var_type = np.dtype([("index", STRINGS), ("chromosome", "i1")])
+    var = np.array([("gä", 0), ("gb", 1), ("gc", 0)], var_type)
+    raw_var = np.array([("gä",), ("gb",), ("gc",), ("gd",)], np.dtype([("index", STRINGS)]))
+    with h5py.File(path, "w") as file:
+        for name, stored in (("X", matrix), ("raw.X", counts(5, 4, 0.5, seed=3))):
+            group = file.create_group(name)
+            group.attrs["h5sparse_format"] = "csr"
+            group.attrs["h5sparse_shape"] = stored.shape
+            for key in ("data", "indices", "indptr"):
+                group.create_dataset(key, data=getattr(stored, key))
+        file.create_dataset("obs", data=obs)
+        file.create_dataset("var", data=var)
+        file.create_dataset("raw.var", data=raw_var)
+        components = np.zeros(5, np.dtype([("X_pca", "f4", (2,))]))
+        components["X_pca"] = np.arange(10).reshape(5, 2)
+        file.create_dataset("obsm", data=components)
+        uns = file.create_group("uns")
+        uns.create_dataset("louvain_categories", data=np.array([b"B cells", b"T cells", b"NK"]))
+        uns.create_dataset("sex_categories", data=np.array([b"female"]))
+        uns.create_dataset("chromosome_categories", data=np.array([b"X", b"Y"]))
+        uns.create_dataset("depth_categories", data=np.array([b"not", b"codes"]))
+    return matrix
