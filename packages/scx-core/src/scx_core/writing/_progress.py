@@ -1,0 +1,36 @@
+"""Telling how far a conversion has come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+ProgressCallback: TypeAlias = Callable[[int, int], object]
+Progress: TypeAlias = bool | ProgressCallback | None
+"""None: a bar where stderr is a terminal. True or False: a bar, or none. A callable: it is called
+with the rows done and the rows in all, counted over every matrix."""
+
+
+@contextmanager
+def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told of rows as they are done."""
+    if callable(progress):
+        done_rows = 0
+
+        def report(n_rows: int) -> None:
+            nonlocal done_rows
+            done_rows += n_rows
+            progress(done_rows, total_rows)
+
+        yield report
+        return
+    wanted = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
+    if not wanted:
+        yield lambda n_rows: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total_rows, unit=" rows", unit_scale=True, desc="writing") as bar:
+        yield lambda n_rows: None if bar.update(n_rows) else None

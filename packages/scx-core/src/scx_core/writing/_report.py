@@ -1,0 +1,68 @@
+"""What a conversion tells about the matrices it read, in one warning for each kind of finding."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+
+class ScxWarning(UserWarning):
+    """Something about the data that was written, or read, that its owner should know."""
+
+
+@dataclass
+class Findings:
+    """Counts for one matrix."""
+
+    unsorted_rows: int = 0
+    duplicate_entries: int = 0
+    explicit_zeros: int = 0
+    non_finite_values: int = 0
+
+    def mended(self) -> list[str]:
+        """What was changed to make rows canonical, in words."""
+        return [
+            f"{count} {what}"
+            for count, what in (
+                (self.unsorted_rows, "rows put into column order"),
+                (self.duplicate_entries, "repeated entries added up"),
+                (self.explicit_zeros, "stored zeros dropped"),
+            )
+            if count
+        ]
+
+
+@dataclass
+class Report:
+    """The findings of all matrices, by the name a user would give each."""
+
+    matrices: dict[str, Findings] = field(default_factory=dict)
+
+    def of(self, label: str) -> Findings:
+        """The findings of one matrix, to be added to."""
+        return self.matrices.setdefault(label, Findings())
+
+    def warn(self, *, stacklevel: int) -> None:
+        """One `ScxWarning` for NaN and infinity, one for what was made canonical."""
+        non_finite = [
+            f"{label} ({findings.non_finite_values})"
+            for label, findings in self.matrices.items()
+            if findings.non_finite_values
+        ]
+        if non_finite:
+            warnings.warn(
+                "NaN or infinite values were kept as they are, in " + ", ".join(non_finite),
+                ScxWarning,
+                stacklevel=stacklevel + 1,
+            )
+        mended = [
+            f"{label}: {', '.join(findings.mended())}"
+            for label, findings in self.matrices.items()
+            if findings.mended()
+        ]
+        if mended:
+            warnings.warn(
+                "matrices were made canonical; " + "; ".join(mended),
+                ScxWarning,
+                stacklevel=stacklevel + 1,
+            )
