@@ -1,4 +1,14 @@
-"""The names of pyscx, each taken from the package that provides it when it is first used."""
+"""The names of pyscx, each taken from the package that provides it when it is first used.
+
+Importing pyscx loads neither anndata nor pandas nor any other large package. A name whose package
+is not installed raises an AttributeError that says which one to install; ``dir(pyscx)`` lists what
+this version has.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from scx_core._version import require_version
 
@@ -6,4 +16,78 @@ from ._version import __version__
 
 require_version("scx-pyscx", __version__)
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from scx_core import (
+        CorruptFileError,
+        Experiment,
+        from_10x,
+        from_anndata,
+        from_h5ad,
+        from_h5mu,
+        from_mtx,
+        from_mudata,
+        open,
+        read,
+        write,
+    )
+    from scx_train import TrainingDataset
+
+__all__ = [
+    "CorruptFileError",
+    "Experiment",
+    "TrainingDataset",
+    "__version__",
+    "from_10x",
+    "from_anndata",
+    "from_h5ad",
+    "from_h5mu",
+    "from_mtx",
+    "from_mudata",
+    "open",
+    "read",
+    "write",
+]
+
+# Where each name comes from: the module, and the distribution that holds it.
+_FROM_CORE = ("scx_core", "scx-core")
+_FROM_TRAIN = ("scx_train", "scx-train")
+_PROVIDERS = {
+    "CorruptFileError": _FROM_CORE,
+    "Experiment": _FROM_CORE,
+    "TrainingDataset": _FROM_TRAIN,
+    "from_10x": _FROM_CORE,
+    "from_anndata": _FROM_CORE,
+    "from_h5ad": _FROM_CORE,
+    "from_h5mu": _FROM_CORE,
+    "from_mtx": _FROM_CORE,
+    "from_mudata": _FROM_CORE,
+    "open": _FROM_CORE,
+    "read": _FROM_CORE,
+    "write": _FROM_CORE,
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PROVIDERS:
+        raise AttributeError(
+            f"pyscx {__version__} has no {name!r}; it has {', '.join(sorted(_PROVIDERS))}",
+            name=name,
+        )
+    module_name, distribution = _PROVIDERS[name]
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise  # the package is there, but something that it needs is not
+        raise AttributeError(
+            f"pyscx.{name} comes with {distribution}, which is not installed: "
+            f'python -m pip install "{distribution}=={__version__}"',
+            name=name,
+        ) from error
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,66 @@
+"""Each published name is the very object of the package that provides it."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import pyscx
+
+NAMES = sorted(set(pyscx.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_is_the_providers_object(name: str) -> None:
+    module = importlib.import_module("scx_train" if name == "TrainingDataset" else "scx_core")
+    assert getattr(pyscx, name) is getattr(module, name)
+
+
+def test_every_name_has_a_provider_and_is_listed() -> None:
+    assert sorted(pyscx._PROVIDERS) == NAMES
+    assert set(NAMES) <= set(dir(pyscx))
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match=r"has no 'from_loom'; it has CorruptFileError, .*"):
+        pyscx.from_loom  # noqa: B018
+    assert not hasattr(pyscx, "from_loom")
+
+
+def test_missing_package_is_named() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['scx_train'] = None\n"  # as if it were not installed
+        "import pyscx\n"
+        "assert not hasattr(pyscx, 'TrainingDataset')\n"
+        "pyscx.TrainingDataset\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        "AttributeError: pyscx.TrainingDataset comes with scx-train, which is not installed: "
+        f'python -m pip install "scx-train=={pyscx.__version__}"'
+    )
+
+
+def test_what_a_provider_lacks_is_not_taken_for_the_provider() -> None:
+    code = (
+        "import sys, types\n"
+        "import importlib.abc, importlib.machinery\n"
+        "class Broken(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'scx_train':\n"
+        "            return importlib.machinery.ModuleSpec(name, self)\n"
+        "    def create_module(self, spec): return None\n"
+        "    def exec_module(self, module): import a_module_that_is_missing\n"
+        "sys.meta_path.insert(0, Broken())\n"
+        "import pyscx\n"
+        "pyscx.TrainingDataset\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: No module named 'a_module_that_is_missing'"
+    )
