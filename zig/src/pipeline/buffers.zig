@@ -28,17 +28,49 @@ pub const Buffer = struct {
     /// parent's, and the memory is a copy that ends with the process.
     pub fn release(buffer: *Buffer) void {
         const pool = buffer.pool;
-        if (pool.process != platform.currentProcess()) return;
+        if (pool.process != platform.processId()) return;
         pool.take(buffer);
     }
 };
 
-pub const Pool = struct {
+/// Where buffers come from, and go to when nobody wants them.
+pub const Memory = struct {
     /// Of the buffers' own records, and of small buffers.
     allocator: Allocator,
     /// Of big buffers: memory that goes back to the system when it is freed.
     page_allocator: Allocator,
-    process: platform.ProcessId,
+
+    fn create(memory: Memory, pool: *Pool, bytes: usize) Failure!*Buffer {
+        const buffer = try memory.allocator.create(Buffer);
+        errdefer memory.allocator.destroy(buffer);
+
+        buffer.* = .{ .pool = pool, .memory = try memory.allocate(bytes) };
+        return buffer;
+    }
+
+    fn allocate(memory: Memory, bytes: usize) Failure![]align(alignment.toByteUnits()) u8 {
+        if (bytes < huge_bytes_min) return memory.allocator.alignedAlloc(u8, alignment, @max(bytes, 1));
+        const whole = std.math.add(usize, bytes, platform.huge_page_bytes - 1) catch return error.OutOfMemory;
+        const rounded = whole / platform.huge_page_bytes * platform.huge_page_bytes;
+        const pages = try memory.page_allocator.alignedAlloc(u8, huge_alignment, rounded);
+        platform.hintHugePages(pages);
+        return pages;
+    }
+
+    fn destroy(memory: Memory, buffer: *Buffer) void {
+        if (buffer.memory.len < huge_bytes_min) {
+            memory.allocator.free(buffer.memory);
+        } else {
+            const pages: []align(huge_alignment.toByteUnits()) u8 = @alignCast(buffer.memory);
+            memory.page_allocator.free(pages);
+        }
+        memory.allocator.destroy(buffer);
+    }
+};
+
+pub const Pool = struct {
+    memory: Memory,
+    process: u32,
     mutex: Mutex = .{},
     /// Buffers that nobody reads; room for `idle_max` is reserved from the start.
     idle: std.ArrayList(*Buffer),
@@ -48,22 +80,21 @@ pub const Pool = struct {
     closed: bool = false,
 
     pub const Options = struct {
-        allocator: Allocator,
-        page_allocator: Allocator,
+        memory: Memory,
         /// The most buffers that are kept for later; those above it are freed when they come back.
         idle_max: usize,
     };
 
     pub fn create(options: Options) Failure!*Pool {
         assert(options.idle_max > 0);
-        const pool = try options.allocator.create(Pool);
-        errdefer options.allocator.destroy(pool);
+        const allocator = options.memory.allocator;
+        const pool = try allocator.create(Pool);
+        errdefer allocator.destroy(pool);
 
         pool.* = .{
-            .allocator = options.allocator,
-            .page_allocator = options.page_allocator,
-            .process = platform.currentProcess(),
-            .idle = try .initCapacity(options.allocator, options.idle_max),
+            .memory = options.memory,
+            .process = platform.processId(),
+            .idle = try .initCapacity(allocator, options.idle_max),
             .idle_max = options.idle_max,
         };
         return pool;
@@ -73,10 +104,7 @@ pub const Pool = struct {
     pub fn acquire(pool: *Pool, bytes: usize) Failure!*Buffer {
         if (pool.reuse(bytes)) |buffer| return buffer;
 
-        const buffer = try pool.allocator.create(Buffer);
-        errdefer pool.allocator.destroy(buffer);
-
-        buffer.* = .{ .pool = pool, .memory = try pool.allocate(bytes) };
+        const buffer = try pool.memory.create(pool, bytes);
         pool.mutex.lock();
         defer pool.mutex.unlock();
         assert(!pool.closed);
@@ -86,11 +114,11 @@ pub const Pool = struct {
 
     /// Frees what nobody holds; the rest follows as it comes back. The caller must not use the pool afterwards.
     pub fn close(pool: *Pool) void {
-        assert(pool.process == platform.currentProcess());
+        assert(pool.process == platform.processId());
         pool.mutex.lock();
         assert(!pool.closed);
         pool.closed = true;
-        for (pool.idle.items) |buffer| pool.free(buffer);
+        for (pool.idle.items) |buffer| pool.memory.destroy(buffer);
         pool.idle.clearRetainingCapacity();
         const last = pool.lent_count == 0;
         pool.mutex.unlock();
@@ -113,14 +141,16 @@ pub const Pool = struct {
     }
 
     fn take(pool: *Pool, buffer: *Buffer) void {
+        // Once the lock is given up, another thread may bring the last buffer back and end the pool.
+        const memory = pool.memory;
         pool.mutex.lock();
         assert(pool.lent_count > 0);
         pool.lent_count -= 1;
         const surplus: ?*Buffer = if (pool.closed) buffer else pool.keep(buffer);
         const last = pool.closed and pool.lent_count == 0;
         pool.mutex.unlock();
-        if (surplus) |unwanted| pool.free(unwanted);
         if (last) pool.destroy();
+        if (surplus) |unwanted| memory.destroy(unwanted);
     }
 
     /// Keeps the buffer and answers the one that has to go for it, the smallest of all: batches that grow must not
@@ -137,29 +167,9 @@ pub const Pool = struct {
         return unwanted;
     }
 
-    fn allocate(pool: *Pool, bytes: usize) Failure![]align(alignment.toByteUnits()) u8 {
-        if (bytes < huge_bytes_min) return pool.allocator.alignedAlloc(u8, alignment, @max(bytes, 1));
-        const whole = std.math.add(usize, bytes, platform.huge_page_bytes - 1) catch return error.OutOfMemory;
-        const rounded = whole / platform.huge_page_bytes * platform.huge_page_bytes;
-        const memory = try pool.page_allocator.alignedAlloc(u8, huge_alignment, rounded);
-        platform.hintHugePages(memory);
-        return memory;
-    }
-
-    fn free(pool: *Pool, buffer: *Buffer) void {
-        const memory = buffer.memory;
-        if (memory.len < huge_bytes_min) {
-            pool.allocator.free(memory);
-        } else {
-            const huge: []align(huge_alignment.toByteUnits()) u8 = @alignCast(memory);
-            pool.page_allocator.free(huge);
-        }
-        pool.allocator.destroy(buffer);
-    }
-
     fn destroy(pool: *Pool) void {
         assert(pool.closed and pool.lent_count == 0 and pool.idle.items.len == 0);
-        const allocator = pool.allocator;
+        const allocator = pool.memory.allocator;
         pool.idle.deinit(allocator);
         allocator.destroy(pool);
     }
@@ -169,8 +179,7 @@ const testing = std.testing;
 
 fn testPool(idle_max: usize) Failure!*Pool {
     return Pool.create(.{
-        .allocator = testing.allocator,
-        .page_allocator = testing.allocator,
+        .memory = .{ .allocator = testing.allocator, .page_allocator = testing.allocator },
         .idle_max = idle_max,
     });
 }
@@ -227,7 +236,10 @@ test "the pool outlives its close until the last buffer is back" {
 test "nothing leaks when memory runs out" {
     try testing.checkAllAllocationFailures(testing.allocator, struct {
         fn run(allocator: Allocator) !void {
-            const pool = try Pool.create(.{ .allocator = allocator, .page_allocator = allocator, .idle_max = 2 });
+            const pool = try Pool.create(.{
+                .memory = .{ .allocator = allocator, .page_allocator = allocator },
+                .idle_max = 2,
+            });
             defer pool.close();
             const small = try pool.acquire(100);
             defer small.release();

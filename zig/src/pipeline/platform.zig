@@ -1,20 +1,12 @@
-//! What the pipeline asks the system for: its process, its CPUs, big pages, threads without signals.
+//! What the pipeline asks the system for: CPUs, big pages, threads without signals.
 
 const std = @import("std");
 const builtin = @import("builtin");
-const assert = std.debug.assert;
+
+pub const processId = @import("../container/platform.zig").processId;
 
 /// More decode threads than this meet each other at the ring more than they decode.
 pub const threads_max = 64;
-
-pub const ProcessId = u32;
-
-pub fn currentProcess() ProcessId {
-    return switch (builtin.os.tag) {
-        .windows => std.os.windows.GetCurrentProcessId(),
-        else => @intCast(std.c.getpid()),
-    };
-}
 
 /// The CPUs that this process may run on (its affinity, not the machine's count), from 1 to `threads_max`.
 pub fn usableCpus() u32 {
@@ -54,8 +46,7 @@ pub const SignalShield = struct {
     }
 };
 
-test "there is a process and a CPU" {
-    try std.testing.expect(currentProcess() > 0);
+test "there is a CPU" {
     try std.testing.expect(usableCpus() >= 1 and usableCpus() <= threads_max);
 }
 
