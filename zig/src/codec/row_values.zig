@@ -50,7 +50,7 @@ inline fn storedAt(comptime Stored: type, source: [*]const u8, index: usize) Sto
     return @bitCast(bits.load(value_type.BitsOf(Stored), source + index * @sizeOf(Stored)));
 }
 
-/// Codes below 2^31 plus base 0 or 1.
+/// Codes plus base 0 or 1, all below 2^31: converted as signed, for which AVX2 has an instruction.
 fn fromNarrowCodes(comptime Target: type, codes: [*]const u32, comptime base: u32, values: []Target) RowFault {
     if (@typeInfo(Target) == .int and @bitSizeOf(Target) < 32) {
         const limit = std.math.maxInt(Target) - base;
@@ -60,11 +60,26 @@ fn fromNarrowCodes(comptime Target: type, codes: [*]const u32, comptime base: u3
         }
         return .none;
     }
-    for (values, codes) |*value, code| {
-        const number = code +% base;
-        value.* = if (@typeInfo(Target) == .float) @floatFromInt(number) else @bitCast(@as(value_type.BitsOf(Target), number));
+    const Lanes = @Vector(vector_lanes, u32);
+    var at: usize = 0;
+    // written as vectors, because the compiler cannot know that codes and values lie apart
+    while (at + vector_lanes <= values.len) : (at += vector_lanes) {
+        const loaded: Lanes = codes[at..][0..vector_lanes].*;
+        const numbers: @Vector(vector_lanes, i32) = @bitCast(loaded +% @as(Lanes, @splat(base)));
+        values[at..][0..vector_lanes].* = numbersTo(Target, numbers);
+    }
+    for (values[at..], codes[at..]) |*value, code| {
+        const number: i32 = @bitCast(code +% base);
+        value.* = if (@typeInfo(Target) == .float) @floatFromInt(number) else @intCast(number);
     }
     return .none;
+}
+
+const vector_lanes = 16;
+
+inline fn numbersTo(comptime Target: type, numbers: @Vector(vector_lanes, i32)) @Vector(vector_lanes, Target) {
+    if (@typeInfo(Target) == .float) return @floatFromInt(numbers);
+    return @intCast(numbers);
 }
 
 fn fromPalette(
@@ -86,7 +101,7 @@ pub fn largestCode(codes: [*]const u32, count: usize) u32 {
     return largest;
 }
 
-/// Codes beyond 31 bits, which fill the scratch for codes as 64-bit numbers.
+/// Codes beyond 30 bits, which fill the scratch for codes as 64-bit numbers.
 fn decodeWide(
     comptime Stored: type,
     comptime Target: type,

@@ -59,6 +59,8 @@ pub const columns_max = std.math.maxInt(i32);
 pub const escape_width_max = 8;
 pub const palette_length_max = 4096;
 pub const low_bits_max = 31;
+/// Widest tier of the rows that take the fast way.
+pub const narrow_width_max = 30;
 /// Bytes 0-19 and 28-35 of the shard header: all that a row's meaning depends on, known before its rows are.
 pub const identity_bytes = 28;
 
@@ -131,14 +133,15 @@ pub const RowHeader = struct {
         if (width_2 > 0 and (width_1 < 1 or width_1 > escape_width_max)) return false;
         if ((self.value_mode == .palette) != (self.palette_length > 0)) return false;
         if (self.palette_length > palette_length_max) return false;
-        if (self.value_mode == .palette and (width_0 > 32 or width_1 > 32 or width_2 > 32)) return false;
+        if (self.value_mode == .palette and @max(width_0, width_1, width_2) > narrow_width_max) return false;
         if (self.value_mode == .raw and (width_0 != 0 or width_1 != 0 or width_2 != 0)) return false;
         return true;
     }
 
-    /// The widest tier: codes that fit 32 bits can take the fast way.
+    /// Whether every code plus one fits a signed 32-bit integer, which is what the fast way works with: the excess
+    /// of two 8-bit escapes and 30 bits stay below 2^31.
     pub fn isNarrow(self: RowHeader) bool {
-        return @max(self.widths[0], self.widths[1], self.widths[2]) <= 31;
+        return @max(self.widths[0], self.widths[1], self.widths[2]) <= narrow_width_max;
     }
 };
 

@@ -136,7 +136,7 @@ fn joinLowBitsScalar(width: u5, low: [*]const u8, count: u32, columns: [*]u32) u
     return largest;
 }
 
-/// Decodes the codes of a row whose tiers are at most 31 bits wide into `scratch.codes`.
+/// Decodes the codes of a row whose tiers are at most 30 bits wide into `scratch.codes`.
 /// The values must end exactly where the payload does.
 pub fn decodeCodes(row: *const Row, open: *const OpenRow, scratch: *const RowScratch) RowFault {
     assert(open.header.isNarrow());
@@ -200,7 +200,7 @@ fn countEqual(codes: [*]const u32, count: usize, wanted: u32) usize {
     return found;
 }
 
-/// Codes of any width, one by one: for rows with integers beyond 31 bits, which counts never have. `codes` takes
+/// Codes of any width, one by one: for rows with integers beyond 30 bits, which counts never have. `codes` takes
 /// n_values elements.
 pub fn decodeCodesWide(row: *const Row, open: *const OpenRow, codes: [*]u64) RowFault {
     const count: usize = row.n_values;
