@@ -6,7 +6,7 @@
 //!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
 //!   map(file, length, errno) Map              unmap(map)              willNeed(bytes)
 //!   readAll / writeAll / setSize / syncFile / closeFile
-//!   Folder.open / close / createExclusive / kindOf / remove / removeIfStale / place / sync / names
+//!   Folder.open / close / createExclusive / kindOf / discard / removeIfStale / place / sync / eachName
 
 const std = @import("std");
 const builtin = @import("builtin");

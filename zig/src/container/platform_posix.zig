@@ -213,6 +213,8 @@ pub fn randomNumber() u64 {
 pub const Folder = struct {
     descriptor: c_int,
 
+    pub const Overwrite = enum { never, allowed };
+
     pub fn open(allocator: Allocator, path: [:0]const u8, errno: *i32) (Error || Allocator.Error)!Folder {
         _ = allocator;
         const file = try openAt(c.AT.FDCWD, path, .{ .ACCMODE = .RDONLY, .CLOEXEC = true, .DIRECTORY = true }, errno);
@@ -247,7 +249,13 @@ pub const Folder = struct {
         return status.kind;
     }
 
-    pub fn remove(folder: Folder, name: [:0]const u8) void {
+    /// Removes a file that `createExclusive` made.
+    pub fn discard(folder: Folder, file: File, name: [:0]const u8) void {
+        _ = file;
+        folder.remove(name);
+    }
+
+    fn remove(folder: Folder, name: [:0]const u8) void {
         _ = c.unlinkat(folder.descriptor, name.ptr, 0);
     }
 
@@ -261,8 +269,6 @@ pub const Folder = struct {
         const status = statusOf(file.descriptor, "", .follow, &errno) catch return;
         if (status.kind == .regular and lockNow(file) == .taken) folder.remove(name);
     }
-
-    pub const Overwrite = enum { never, allowed };
 
     /// Gives the finished file its name in one step. With `.never` a file of that name that has appeared since
     /// is left alone, and errno is EEXIST.

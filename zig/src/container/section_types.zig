@@ -32,6 +32,12 @@ pub const SectionType = enum(u8) {
     var_row_shard = 25,
     raw_csr_shard = 27,
     raw_var = 28,
+    /// From here on ours: what MuData needs beyond the published types, and raw.varm.
+    modality_obs = 240,
+    modality_rows = 241,
+    modality_columns = 242,
+    shared_var = 243,
+    raw_varm = 244,
     _,
 
     pub fn isKnown(section_type: SectionType) bool {

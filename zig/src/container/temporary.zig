@@ -70,7 +70,7 @@ pub const Output = struct {
 
     pub fn close(output: *Output, allocator: Allocator) void {
         // Removed before the lock goes, so that no other run takes it for an orphan in between.
-        if (!output.published) output.folder.remove(output.temporary_name);
+        if (!output.published) output.folder.discard(output.file, output.temporary_name);
         platform.closeFile(output.file);
         output.folder.close(allocator);
         allocator.free(output.temporary_name);
