@@ -102,9 +102,7 @@ typedef struct scx_section_info {
     uint64_t offset;
     uint64_t length;
     uint8_t blake3[32];
-    uint32_t has_shard_stats; /* 1: the fields below are set */
-    uint32_t codec_id;        /* of shards; from the shard header */
-    uint32_t value_type;
+    uint32_t has_shard_stats; /* 1: the fields below are set; all come from the catalog */
     uint32_t reserved;
     uint64_t row_start;
     uint64_t row_end;
@@ -136,6 +134,8 @@ int32_t scx_file_get_section(scx_file *file, uint32_t section_index, scx_section
 int32_t scx_file_get_modality(scx_file *file, uint32_t modality_index, scx_modality_info *info_out, scx_error *error);
 /* SCX_NOT_FOUND when no section of that type, modality and name exists */
 int32_t scx_file_find_section(scx_file *file, uint32_t section_type, uint32_t modality_id, const char *name, uint32_t *section_index_out, scx_error *error);
+/* what the shard's own header says; reads its first page, which the other calls leave alone */
+int32_t scx_file_get_shard_encoding(scx_file *file, uint32_t section_index, uint32_t *codec_id_out, uint32_t *value_type_out, scx_error *error);
 /* compares the section's bytes with the BLAKE3 in the catalog: SCX_CORRUPT when they differ */
 int32_t scx_file_verify_section(scx_file *file, uint32_t section_index, scx_error *error);
 /* compares the whole file with the header's checksum */

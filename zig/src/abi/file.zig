@@ -41,8 +41,6 @@ pub const SectionInfo = extern struct {
     length: u64,
     blake3: [32]u8,
     has_shard_stats: u32,
-    codec_id: u32,
-    value_type: u32,
     reserved: u32,
     row_start: u64,
     row_end: u64,
@@ -69,7 +67,7 @@ pub const ModalityInfo = extern struct {
 
 comptime {
     assert(@sizeOf(FileInfo) == 72);
-    assert(@sizeOf(SectionInfo) == 152);
+    assert(@sizeOf(SectionInfo) == 144);
     assert(@sizeOf(ModalityInfo) == 48);
 }
 
@@ -145,10 +143,6 @@ fn getSection(file_handle: ?*FileHandle, section_index: u32, info_out: ?*Section
     info.length = section.length;
     info.blake3 = section.blake3;
     if (section.stats) |*stats| fillStats(info, stats);
-    if (shard_peek.peek(section.section_type, file.sectionBytes(section_index))) |shard| {
-        info.codec_id = shard.codec_id;
-        info.value_type = shard.value_encoding;
-    }
 }
 
 fn fillStats(info: *SectionInfo, stats: *const container_file.ShardStats) void {
@@ -231,6 +225,44 @@ fn findSection(
     return report.fail(error.NotFound, "the file has no section '{f}' of type {d} in modality {d}", .{
         errors.escaped(name_text), section_type, modality_id,
     });
+}
+
+export fn scx_file_get_shard_encoding(
+    file: ?*FileHandle,
+    section_index: u32,
+    codec_id_out: ?*u32,
+    value_type_out: ?*u32,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(getShardEncoding(file, section_index, codec_id_out, value_type_out, &report), &report, error_out);
+}
+
+fn getShardEncoding(
+    file_handle: ?*FileHandle,
+    section_index: u32,
+    codec_id_out: ?*u32,
+    value_type_out: ?*u32,
+    report: *Report,
+) Failure!void {
+    const codec_id = try handle.required(*u32, codec_id_out, "codec_id_out", report);
+    const value_type = try handle.required(*u32, value_type_out, "value_type_out", report);
+    codec_id.* = 0;
+    value_type.* = 0;
+    const file = (try handle.checked(FileHandle, file_handle, report)).file;
+    try checkSectionIndex(file, section_index, report);
+
+    const section = &file.sections[section_index];
+    if (!section.section_type.isShard()) {
+        return report.fail(error.BadArgument, "section '{f}' is no shard", .{errors.escaped(section.name)});
+    }
+    const shard = shard_peek.peek(file.sectionBytes(section_index)) orelse {
+        report.setSection(section.name);
+        return report.fail(error.Corrupt, "section '{f}' is damaged: it does not start like a shard; copy or convert the " ++
+            "file again", .{errors.escaped(section.name)});
+    };
+    codec_id.* = shard.codec_id;
+    value_type.* = shard.value_encoding;
 }
 
 export fn scx_file_verify_section(file: ?*FileHandle, section_index: u32, error_out: ?*AbiError) i32 {

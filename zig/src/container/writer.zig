@@ -25,6 +25,7 @@ const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
 const platform = @import("platform.zig");
+const shard_peek = @import("shard_peek.zig");
 const temporary = @import("temporary.zig");
 const SectionType = @import("section_types.zig").SectionType;
 const Failure = errors.Failure;
@@ -311,9 +312,9 @@ pub const Writer = struct {
         return hash;
     }
 
-    /// A shard starts with "SCXS" and its own version, 2 for one that is cut into row groups.
     fn noteFraming(writer: *Writer, start: []const u8) void {
-        if (start.len > 4 and std.mem.eql(u8, start[0..4], "SCXS") and start[4] == 2) writer.has_framed_shard = true;
+        const shard = shard_peek.peek(start) orelse return;
+        if (shard.shard_format_version == 2) writer.has_framed_shard = true;
     }
 
     /// Writes the modality table and gives a header that knows it.

@@ -47,8 +47,6 @@ class ShardInfo:
     `value_min`, `value_max` and `value_sum` mean something for integer values alone.
     """
 
-    codec: int
-    value_type: int
     row_start: int
     row_end: int
     column_start: int
@@ -57,6 +55,14 @@ class ShardInfo:
     value_min: int
     value_max: int
     value_sum: int
+
+
+@dataclass(frozen=True)
+class ShardEncoding:
+    """How a shard stores its values: numbers of the format."""
+
+    codec: int
+    value_type: int
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,37 @@ class FileReader:
     @functools.cached_property
     def sections(self) -> tuple[Section, ...]:
         """Every section in the order of the catalog."""
-        return tuple(self._section(index) for index in range(self.info.n_sections))
+        return tuple(self.section(index) for index in range(self.info.n_sections))
+
+    def section(self, index: int) -> Section:
+        """One section, without listing the others; IndexError beyond the last."""
+        struct = self._section_struct(index)
+        return Section(
+            index=index,
+            name=_name(struct),
+            section_type=int(struct.section_type),
+            modality_id=int(struct.modality_id),
+            offset=int(struct.offset),
+            length=int(struct.length),
+            blake3=bytes(native().ffi.buffer(struct.blake3)),
+            shard=_shard_info(struct) if struct.has_shard_stats else None,
+        )
+
+    def shard_encoding(self, index: int) -> ShardEncoding:
+        """How a shard stores its values; ValueError for a section that is no shard.
+
+        This reads the shard's first page, which `sections` does not.
+        """
+        codec, value_type = (native().ffi.new("uint32_t *") for _ in range(2))
+        call(
+            "scx_file_get_shard_encoding",
+            self.handle,
+            _section_index(index),
+            codec,
+            value_type,
+            path=self.path,
+        )
+        return ShardEncoding(int(codec[0]), int(value_type[0]))
 
     @functools.cached_property
     def modalities(self) -> tuple[Modality, ...]:
@@ -180,7 +216,7 @@ class FileReader:
             )
         except KeyError:
             return None
-        return self.sections[int(out[0])]
+        return self.section(int(out[0]))
 
     def section_bytes(self, index: int, *, verify: bool | None = None) -> memoryview:
         """The bytes of a section, straight from the map: read-only, nothing is copied.
@@ -208,7 +244,7 @@ class FileReader:
 
     def verify_section(self, index: int) -> None:
         """Compare a section with its hash; CorruptFileError when they differ."""
-        call("scx_file_verify_section", self.handle, index, path=self.path)
+        call("scx_file_verify_section", self.handle, _section_index(index), path=self.path)
         self._checked.add(index)
 
     def verify_checksum(self) -> None:
@@ -236,24 +272,8 @@ class FileReader:
 
     def _section_struct(self, index: int) -> CData:
         struct = _native.new_struct("scx_section_info")
-        if index < 0:
-            raise IndexError(f"{self.path}: section {index}")
-        call("scx_file_get_section", self.handle, index, struct, path=self.path)
+        call("scx_file_get_section", self.handle, _section_index(index), struct, path=self.path)
         return struct
-
-    def _section(self, index: int) -> Section:
-        struct = self._section_struct(index)
-        ffi = native().ffi
-        return Section(
-            index=index,
-            name=_name(struct),
-            section_type=int(struct.section_type),
-            modality_id=int(struct.modality_id),
-            offset=int(struct.offset),
-            length=int(struct.length),
-            blake3=bytes(ffi.buffer(struct.blake3)),
-            shard=_shard_info(struct) if struct.has_shard_stats else None,
-        )
 
     def _modality(self, index: int) -> Modality:
         struct = _native.new_struct("scx_modality_info")
@@ -270,6 +290,12 @@ class FileReader:
         )
 
 
+def _section_index(index: int) -> int:
+    if not 0 <= index < 2**32:
+        raise IndexError(f"section {index} does not exist")
+    return int(index)
+
+
 def _keep(handle: CData, pointer: CData) -> None:
     """Does nothing: being registered with `handle` is what keeps the file open."""
 
@@ -282,8 +308,6 @@ def _name(struct: CData) -> str:
 
 def _shard_info(struct: CData) -> ShardInfo:
     return ShardInfo(
-        codec=int(struct.codec_id),
-        value_type=int(struct.value_type),
         row_start=int(struct.row_start),
         row_end=int(struct.row_end),
         column_start=int(struct.column_start),
