@@ -45,14 +45,16 @@ def refuse_objects(column: Column, where: str) -> NoReturn:
     remedy = REMEDIES.get(frozenset(kind.__name__ for kind in kinds), ".astype(str)")
     if len(kinds) == 1:
         row, value = filled[0]
-        what = f"is of dtype object but holds no text: its values are of type {names}"
+        what = f"is of dtype object but holds no text: its values are of type {names}, the first"
     else:
-        row, value = next((row, item) for row, item in filled if type(item) is not kinds[0])
-        what = f"mixes values of several types ({names})"
+        # Beside text, all else is odd; otherwise what differs from the first.
+        usual = str if str in kinds else kinds[0]
+        row, value = next((row, item) for row, item in filled if type(item) is not usual)
+        what = f"mixes values of several types ({names}); the first odd one"
     raise TypeError(
-        f"{where} {what}; the first odd one is {shown(value)}, of type "
-        f"{type(value).__name__}, {row_name(column, row)}. Give it one type first, for example "
-        f"with {where}{remedy}."
+        f"{where} {what} is {shown(value)}, of type {type(value).__name__}, "
+        f"{row_name(column, row)}. Give it one type first, for example with "
+        f"{where} = {where}{remedy}."
     )
 
 
@@ -82,18 +84,18 @@ def refuse_matrix(value: Any, where: str) -> NoReturn:
     dtype = getattr(value, "dtype", None)
     described = name if dtype is None else f"{name} of dtype {dtype}"
     if isinstance(value, np.ma.MaskedArray):
-        remedy = "fill its gaps, with filled()"
+        remedy = "Fill its gaps first, with filled()."
     elif hasattr(value, "tocsr"):
-        remedy = "convert it with tocsr()"
+        remedy = "Convert it first, with tocsr()."
     elif hasattr(value, "to_memory"):
-        remedy = "load it with to_memory()"
+        remedy = "Load it first, with to_memory()."
     elif hasattr(value, "compute"):
-        remedy = "load it with compute()"
+        remedy = "Load it first, with compute()."
     elif hasattr(value, "to_numpy"):
-        remedy = "convert it with to_numpy()"
+        remedy = "Convert it first, with to_numpy()."
     else:
-        remedy = "convert it to an array of numbers, or keep it in uns"
-    raise TypeError(f"{where} is a {described}, which cannot be stored there; {remedy} first.")
+        remedy = "Convert it to an array of numbers first, or keep it in uns."
+    raise TypeError(f"{where} is a {described}, which cannot be stored there. {remedy}")
 
 
 def storable_name(name: Any, where: str) -> str | int:

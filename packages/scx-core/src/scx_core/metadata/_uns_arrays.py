@@ -34,6 +34,11 @@ DecodeItem: TypeAlias = Callable[[Json, int], Any]
 DTYPE_TEXT = re.compile(r"[<>|]([biufcSUV]\d+|[mM]8(\[\d*[A-Za-zμ]+\])?|O)")
 
 
+def is_plain_json(items: list[Any]) -> bool:
+    """Whether a list is its own JSON: text, booleans and None alone."""
+    return {str, bool, type(None)}.issuperset(map(type, items))
+
+
 def encode_dtype(dtype: np.dtype[Any]) -> Json:
     """A dtype as JSON.
 
@@ -48,10 +53,10 @@ def encode_dtype(dtype: np.dtype[Any]) -> Json:
     if dtype.names is not None:
         fields = [[name, encode_dtype(dtype[name])] for name in dtype.names]
         if any(len(dtype.fields[name]) > 2 for name in dtype.names):  # type: ignore[index]
-            raise TypeError("a structured dtype with titles cannot be stored")
+            raise TypeError("its structured dtype has titles")
         return {"fields": fields, "align": dtype.isalignedstruct}
     if dtype.itemsize == 0 or dtype.char in "gG" or not DTYPE_TEXT.fullmatch(dtype.str):
-        raise TypeError(f"the dtype {dtype} cannot be stored")
+        raise TypeError(f"the dtype {dtype} has no layout that all machines share")
     return dtype.str
 
 
@@ -161,7 +166,9 @@ def _elements(array: Values, encode_item: EncodeItem) -> dict[str, Json]:
     if array.dtype.names is not None:
         return {"fields": [_elements(array[name], encode_item) for name in array.dtype.names]}
     if array.dtype.kind == "O":
-        flat = array.ravel().tolist() if array.ndim else [array.item()]
+        flat = array.ravel().tolist()
+        if is_plain_json(flat):
+            return {"items": flat}
         return {"items": [encode_item(item, position) for position, item in enumerate(flat)]}
     return {"data": encode_bytes(array.tobytes())}
 
@@ -190,8 +197,11 @@ def _array_of(
         if len(items) != count:
             raise ValueError(f"{len(items)} elements for the shape {shape}")
         array = np.empty(count, dtype=object)
-        for position, item in enumerate(items):
-            array[position] = decode_item(item, position)
+        array[:] = (
+            items
+            if is_plain_json(items)
+            else [decode_item(item, position) for position, item in enumerate(items)]
+        )
         return array.reshape(shape)
     data = decode_bytes(value["data"])
     if len(data) != count * dtype.itemsize:

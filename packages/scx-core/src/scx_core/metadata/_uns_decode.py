@@ -22,8 +22,8 @@ class Damaged(ValueError):
 
 def decode_value(value: Json, path: str, depth: int = 0) -> Any:
     """The object of any JSON value; raises `Damaged`."""
-    # An envelope is a level of its own, and so are the lists in it.
-    if depth > 3 * DEPTH_MAX:
+    # A container in an envelope takes two levels.
+    if depth > 2 * DEPTH_MAX + 2:
         raise Damaged(f"{path} is nested too deeply")
     if isinstance(value, list):
         return _items(value, path, depth)
@@ -49,6 +49,8 @@ def decode_value(value: Json, path: str, depth: int = 0) -> Any:
 def _items(items: Json, path: str, depth: int) -> list[Any]:
     if not isinstance(items, list):
         raise Damaged(f"{path} has no list of items")
+    if arrays.is_plain_json(items):
+        return items
     return [decode_value(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
 
 
@@ -92,6 +94,10 @@ def _series(value: Json, path: str, depth: int) -> Any:
     return frames.decode_series_text(value, name)
 
 
+def _inner(path: str, depth: int) -> Callable[[Json], Any]:
+    return lambda value: decode_value(value, path, depth + 1)
+
+
 def _missing(name: str) -> Any:
     import pandas as pd
 
@@ -114,9 +120,9 @@ DECODERS: dict[str, Callable[[Json, str, int], Any]] = {
     "numpy.bytes": lambda value, path, depth: np.bytes_(arrays.decode_bytes(value["value"])),
     "ndarray": _ndarray,
     "sparse": lambda value, path, depth: arrays.decode_sparse(value),
-    "dataframe": lambda value, path, depth: frames.decode_frame_text(value),
+    "dataframe": lambda value, path, depth: frames.decode_frame_text(value, _inner(path, depth)),
     "series": _series,
-    "index": lambda value, path, depth: frames.decode_index_text(value),
+    "index": lambda value, path, depth: frames.decode_index_text(value, _inner(path, depth)),
     "array": lambda value, path, depth: frames.decode_array_text(value),
     "moment": lambda value, path, depth: frames.decode_time_text(value),
     "NA": lambda value, path, depth: _missing("NA"),

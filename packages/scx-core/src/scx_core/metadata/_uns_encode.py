@@ -18,7 +18,7 @@ from ._values import plain_ndarray
 TAG = "__scx__"
 
 # Far beyond what people nest, and far below where Python's own recursion ends.
-DEPTH_MAX = 100
+DEPTH_MAX = 64
 
 # What other readers hold as a JSON number.
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
@@ -40,7 +40,11 @@ class Encoder:
         self.problems: list[str] = []
         self._open: list[int] = []  # the containers around the current value, by identity
 
-    def mapping(self, value: Mapping[Any, Any], path: str) -> Json:
+    def encode(self, uns: Mapping[Any, Any], where: str) -> Json:
+        """The whole of uns as JSON."""
+        return self._container(uns, where)
+
+    def _mapping(self, value: Mapping[Any, Any], path: str) -> Json:
         """A mapping as a JSON object; an entry that cannot be stored is left out and noted."""
         entries: dict[str, Json] = {}
         with_tag = False
@@ -88,7 +92,9 @@ class Encoder:
         self._open.append(id(value))
         try:
             if isinstance(value, Mapping):
-                return self.mapping(value, path)
+                return self._mapping(value, path)
+            if isinstance(value, list) and arrays.is_plain_json(value):
+                return list(value)
             if isinstance(value, (set, frozenset)):
                 # A set has no order; sorted, equal ones give equal bytes.
                 items = sorted(self._items(value, path), key=repr)
@@ -143,12 +149,12 @@ class Encoder:
         if isinstance(value, (pd.Timestamp, pd.Timedelta)):
             return {TAG: "moment", **frames.encode_time_text(value, path)}
         if isinstance(value, pd.DataFrame):
-            return {TAG: "dataframe", **frames.encode_frame_text(value, path)}
+            return {TAG: "dataframe", **frames.encode_frame_text(value, path, self.value)}
         if isinstance(value, pd.Series):
             name = self.value(value.name, f"{path}.name")
             return {TAG: "series", "name": name, **frames.encode_series_text(value, path)}
         if isinstance(value, pd.Index):
-            return {TAG: "index", **frames.encode_index_text(value, path)}
+            return {TAG: "index", **frames.encode_index_text(value, path, self.value)}
         if isinstance(value, pd.api.extensions.ExtensionArray):
             return {TAG: "array", **frames.encode_array_text(value, path)}
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
@@ -11,6 +12,7 @@ from ._decoding import decoding, named
 from ._fields import FrameLayout, field_tag
 from ._ipc import read_batch, validated
 from ._values import (
+    Mask,
     Values,
     as_plain,
     dictionary_codes,
@@ -71,7 +73,10 @@ def read_column(buffer: Any, name: str, *, where: str = "frame") -> Column:
     KeyError
         There is no such column; the message lists those there are.
     ValueError
-        The bytes are damaged, or the column has gaps and whole numbers too large for float64.
+        The bytes are damaged.
+    OverflowError
+        The column has gaps and whole numbers that float64 cannot hold; `decode_frame` gives it
+        exactly.
     """
     with decoding(f"{where} cannot be read"):
         batch = read_batch(buffer)
@@ -81,7 +86,9 @@ def read_column(buffer: Any, name: str, *, where: str = "frame") -> Column:
         there = [batch.schema.names[i] for i in layout.columns]
         raise KeyError(f"{where} has no column {name!r}; it has {named(there)}")
     with decoding(f"{where}[{name!r}] cannot be read"):
-        return _column(batch.column(position), field_tag(batch.schema.field(position)))
+        field = batch.schema.field(position)
+        column = _read(batch.column(position), field_tag(field))
+    return _filled(column, f"{where}[{name!r}]")
 
 
 def read_index(buffer: Any, *, where: str = "frame") -> npt.NDArray[np.object_]:
@@ -97,54 +104,70 @@ def read_index(buffer: Any, *, where: str = "frame") -> npt.NDArray[np.object_]:
         layout = FrameLayout.of(batch.schema)
         if layout.index is None:
             return np.arange(batch.num_rows).astype(object)
-        column = _column(batch.column(layout.index), field_tag(batch.schema.field(layout.index)))
-        if not isinstance(column, dict):
-            return column.astype(object)
+        field = batch.schema.field(layout.index)
+        column = _read(batch.column(layout.index), field_tag(field))
+        if isinstance(column, _Numbers):
+            names = column.values.astype(object)
+            if column.missing is not None:
+                names[column.missing] = None
+            return names
+        if isinstance(column, np.ndarray):
+            return column
         # One more place at the end: code -1 finds None there.
         labels = np.array([*column["categories"], None], dtype=object)
         return labels[column["codes"]]
 
 
-def _column(array: pa.Array, tag: dict[str, Any]) -> Column:
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers, booleans or times, and where they are missing."""
+
+    values: Values
+    missing: Mask | None
+
+
+def _read(array: pa.Array, tag: dict[str, Any]) -> Values | CategoricalColumn | _Numbers:
     import pyarrow as pa
 
     validated(array)
     if pa.types.is_dictionary(array.type):
         codes = dictionary_codes(array, copy=False)
-        categories = _plain(array.dictionary, tag.get("categories", {}))
-        return {"codes": codes.astype(np.int32), "categories": _listed(categories)}
-    return _plain(array, tag)
-
-
-def _plain(array: pa.Array, tag: dict[str, Any]) -> Values:
-    import pyarrow as pa
-
+        categories = _read(array.dictionary, tag.get("categories", {}))
+        if isinstance(categories, _Numbers):
+            categories = categories.values
+        if array.dictionary.null_count or not isinstance(categories, np.ndarray):
+            raise ValueError("a category is missing or is itself categorical")
+        # `tolist` would turn moments into counts of their unit.
+        listed = list(categories) if categories.dtype.kind in "Mm" else categories.tolist()
+        return {"codes": codes.astype(np.int32), "categories": listed}
     if is_text(array.type):
         return text_from_arrow(array)
     if pa.types.is_null(array.type):
         return np.full(len(array), None, dtype=object)
     array = as_plain(array)
-    values = from_arrow(array)
-    dtype, missing = values.dtype, missing_mask(array)
+    return _Numbers(from_arrow(array), missing_mask(array))
+
+
+def _filled(column: Values | CategoricalColumn | _Numbers, where: str) -> Column:
+    """The column with NaT or NaN where numbers are missing."""
+    if not isinstance(column, _Numbers):
+        return column
+    values, missing = column.values, column.missing
     if missing is None:
         return values
+    dtype = values.dtype
     if dtype.kind in "Mm":
         return np.where(missing, np.array("NaT", dtype=dtype), values)
     if dtype.kind in "fc":
         return np.where(missing, dtype.type(np.nan), values)
-    exact = np.where(missing, dtype.type(0), values)
-    if dtype.kind in "iu" and exact.size and _magnitude(exact) > EXACT_IN_FLOAT64:
-        raise ValueError(
-            f"it has gaps and values beyond 2**53 (such as {_magnitude(exact)}), which float64 "
-            "cannot hold exactly; read the whole frame instead, where the column is nullable"
+    present = np.where(missing, dtype.type(0), values)
+    if dtype.kind in "iu" and present.size and _magnitude(present) > EXACT_IN_FLOAT64:
+        raise OverflowError(
+            f"{where} has gaps, and values such as {_magnitude(present)} that float64 cannot hold "
+            "beside NaN; read the whole frame instead, where the column is nullable"
         )
-    return np.where(missing, np.nan, exact.astype(np.float64))
+    return np.where(missing, np.nan, present.astype(np.float64))
 
 
 def _magnitude(values: Values) -> int:
     return max(abs(int(values.min())), abs(int(values.max())))
-
-
-def _listed(categories: Values) -> list[Any]:
-    # `tolist` would turn instants into nanosecond counts.
-    return list(categories) if categories.dtype.kind in "Mm" else categories.tolist()

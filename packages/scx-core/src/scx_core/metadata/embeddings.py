@@ -27,7 +27,7 @@ from ._values import (
     text_from_arrow,
     to_arrow,
 )
-from .frames import decode_frame, encode_frame
+from .frames import encode_frame, frame_from_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +99,7 @@ def decode_embedding(buffer: Any, *, n_rows: int | None = None, where: str = "ob
         if ROWS_KEY.encode() in metadata:
             return decode_coordinates(batch, None if n_rows is None else (n_rows, None))
         if FRAME_KEY.encode() in metadata or PANDAS_KEY.encode() in metadata:
-            value: Any = decode_frame(buffer, copy=True)
+            value: Any = frame_from_batch(batch, copy=True)
         else:
             value = _decode_array(batch)
         if n_rows is not None and value.shape[0] != n_rows:

@@ -66,22 +66,16 @@ def encode_frame(df: pd.DataFrame, *, where: str = "frame") -> bytes:
         Two columns have the same name, or a text cannot be expressed in UTF-8.
     """
     names = _column_names(df, where)
-    index_field = "_index"
-    while index_field in names:
-        index_field = "_" + index_field
-    layout = {
-        "version": FRAME_VERSION,
-        "index": index_field,
-        "index_name": _optional_name(df.index.name, f"{where}.index"),
-        "columns": _columns_tag(df.columns, where),
-    }
-    encoded = [encode_index(df.index, f"{where}.index")]
-    for position, name in enumerate(names):
-        encoded.append(encode_array(df.iloc[:, position], f"{where}[{name!r}]"))
-    fields = [
-        _field(name, column) for name, column in zip([index_field, *names], encoded, strict=True)
+    columns = [
+        (name, encode_array(df.iloc[:, position], f"{where}[{name!r}]"))
+        for position, name in enumerate(names)
     ]
-    return write_batch(fields, [column.array for column in encoded], {FRAME_KEY: layout})
+    return _encode(df.index, f"{where}.index", columns, _columns_tag(df.columns, where))
+
+
+def encode_index_alone(index: pd.Index[Any], where: str) -> bytes:
+    """An index as a frame without columns; messages call it `where`."""
+    return _encode(index, where, [], {"dtype": "range"})
 
 
 def decode_frame(buffer: Any, *, copy: bool = False, where: str = "frame") -> pd.DataFrame:
@@ -107,7 +101,7 @@ def decode_frame(buffer: Any, *, copy: bool = False, where: str = "frame") -> pd
         The bytes are no such file or hold something that contradicts itself.
     """
     with decoding(f"{where} cannot be read"):
-        return _frame_from_batch(read_batch(buffer), copy=copy)
+        return frame_from_batch(read_batch(buffer), copy=copy)
 
 
 def decode_frame_shards(
@@ -120,7 +114,29 @@ def decode_frame_shards(
     return decode_frame(merge_frame_shards(buffers, where=where), copy=copy, where=where)
 
 
-def _frame_from_batch(batch: pa.RecordBatch, *, copy: bool) -> pd.DataFrame:
+def _encode(
+    index: pd.Index[Any],
+    index_where: str,
+    columns: list[tuple[str, EncodedArray]],
+    columns_tag: dict[str, Any],
+) -> bytes:
+    names = {name for name, _ in columns}
+    index_field = "_index"
+    while index_field in names:
+        index_field = "_" + index_field
+    layout = {
+        "version": FRAME_VERSION,
+        "index": index_field,
+        "index_name": None if index.name is None else storable_name(index.name, index_where),
+        "columns": columns_tag,
+    }
+    named = [(index_field, encode_index(index, index_where)), *columns]
+    fields = [_field(name, encoded) for name, encoded in named]
+    return write_batch(fields, [encoded.array for _, encoded in named], {FRAME_KEY: layout})
+
+
+def frame_from_batch(batch: pa.RecordBatch, *, copy: bool) -> pd.DataFrame:
+    """The frame of a batch; any exception means that the file is damaged."""
     import pandas as pd
 
     layout = FrameLayout.of(batch.schema)
@@ -180,10 +196,6 @@ def _column_names(df: pd.DataFrame, where: str) -> list[str]:
                 ) from None
         seen.add(name)
     return [str.__str__(name) for name in df.columns]
-
-
-def _optional_name(name: Any, where: str) -> str | int | None:
-    return None if name is None else storable_name(name, where)
 
 
 def _columns_tag(columns: pd.Index[Any], where: str) -> dict[str, Any]:

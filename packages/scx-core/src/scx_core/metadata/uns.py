@@ -69,7 +69,7 @@ def encode_uns(uns: Mapping[str, Any], *, strict: bool = False, where: str = "un
         in a list or an array, the whole entry around that is left out.
     """
     encoder = Encoder()
-    content = encoder.mapping(uns, where)
+    content = encoder.encode(uns, where)
     if encoder.problems and strict:
         shown = "; ".join(encoder.problems[:PROBLEMS_SHOWN])
         more = len(encoder.problems) - PROBLEMS_SHOWN
