@@ -161,3 +161,60 @@ def write_h5ad_06(path: Path) -> sp.csr_matrix:
         uns.create_dataset("chromosome_categories", data=np.array([b"X", b"Y"]))
         uns.create_dataset("depth_categories", data=np.array([b"not", b"codes"]))
     return matrix
+
+
+def write_10x(
+    path: Path,
+    matrix: Any,
+    *,
+    dtype: str = "int32",
+    compression: str | None = "gzip",
+    without: tuple[str, ...] = (),
+    **features: Any,
+) -> None:
+    """A Cell Ranger 3 file of `matrix` (cells x genes); `features` are further columns."""
+    n_cells, n_genes = matrix.shape
+    columns: dict[str, Any] = {
+        "id": [f"ENSG{j:04d}" for j in range(n_genes)],
+        "name": [f"gene{j // 2}" for j in range(n_genes)],
+        "feature_type": ["Gene Expression"] * n_genes,
+        "genome": ["hg38"] * n_genes,
+        **features,
+    }
+    csr = sp.csr_matrix(matrix)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("matrix")
+        options = {"compression": compression, "chunks": True} if compression else {}
+        group.create_dataset("data", data=csr.data.astype(dtype), **options)
+        group.create_dataset("indices", data=csr.indices.astype(np.int64), **options)
+        group.create_dataset("indptr", data=csr.indptr.astype(np.int64))
+        group.create_dataset("shape", data=np.array([n_genes, n_cells], np.int32))
+        group.create_dataset(
+            "barcodes", data=np.array([f"CELL{i}-1".encode() for i in range(n_cells)])
+        )
+        table = group.create_group("features")
+        table.create_dataset("_all_tag_keys", data=np.array([b"genome"]))
+        for name, values in columns.items():
+            if name not in without:
+                stored = np.array(values)
+                table.create_dataset(
+                    name, data=stored.astype("S") if stored.dtype.kind == "U" else stored
+                )
+
+
+def write_10x_legacy(path: Path, matrices: dict[str, Any]) -> None:
+    """The layout before Cell Ranger 3: a group a genome."""
+    with h5py.File(path, "w") as file:
+        for genome, matrix in matrices.items():
+            csr = sp.csr_matrix(matrix)
+            n_cells, n_genes = csr.shape
+            group = file.create_group(genome)
+            group.create_dataset("data", data=csr.data.astype(np.int32))
+            group.create_dataset("indices", data=csr.indices.astype(np.int64))
+            group.create_dataset("indptr", data=csr.indptr.astype(np.int64))
+            group.create_dataset("shape", data=np.array([n_genes, n_cells], np.int32))
+            for name, prefix in (("genes", "ENSG"), ("gene_names", "G")):
+                names = [f"{prefix}{genome}{j}".encode() for j in range(n_genes)]
+                group.create_dataset(name, data=np.array(names))
+            barcodes = [f"{genome}CELL{i}-1".encode() for i in range(n_cells)]
+            group.create_dataset("barcodes", data=np.array(barcodes))

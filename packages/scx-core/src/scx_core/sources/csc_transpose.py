@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -123,11 +123,18 @@ class Transposition:
         self, pieces: Iterable[CompressedPiece], n_values: int, block_bytes: int
     ) -> Iterator[CsrBlock]:
         """Yield the matrix along its new major axis; `n_values` is how many the pieces hold."""
-        turned = self._turned(pieces)
-        if n_values <= self.values_at_most:
-            yield from self._assembled(turned, 0, self.n_majors, block_bytes)
-        else:
-            yield from self._spilled(turned, 0, self.n_majors, n_values, block_bytes)
+        with self.collected(self._turned(pieces), n_values) as collection:
+            yield from collection.blocks(block_bytes)
+
+    @contextmanager
+    def collected(self, turned: Iterable[Turned], n_values: int) -> Iterator[Collection]:
+        """Take all of `turned` in, into memory or temporary files as `n_values` demands."""
+        with ExitStack() as stack:
+            if n_values <= self.values_at_most:
+                yield Collection(self, parts=list(turned), ranges=[])
+            else:
+                ranges = self._spilled(turned, 0, self.n_majors, n_values, stack)
+                yield Collection(self, parts=[], ranges=ranges)
 
     def _turned(self, pieces: Iterable[CompressedPiece]) -> Iterator[Turned]:
         for piece in pieces:
@@ -163,35 +170,42 @@ class Transposition:
         )
 
     def _spilled(
-        self, turned: Iterable[Turned], start: int, stop: int, n_values: int, block_bytes: int
-    ) -> Iterator[CsrBlock]:
-        """Sort majors `start` to `stop` by way of temporary files."""
+        self,
+        turned: Iterable[Turned],
+        start: int,
+        stop: int,
+        n_values: int,
+        stack: ExitStack,
+    ) -> list[RangeFile]:
+        """Spread majors `start` to `stop` over temporary files, which `stack` closes."""
         n_ranges = min(RANGES_AT_MOST, stop - start, 1 + n_values // self.values_at_most)
         edges = np.linspace(start, stop, n_ranges + 1).astype(np.int64)
+        ranges = [
+            RangeFile(int(low), int(high), stack.enter_context(self._temporary_file()))
+            for low, high in itertools.pairwise(edges)
+        ]
+        for part in turned:
+            distribute(part, ranges, edges)
+        return ranges
+
+    def range_blocks(self, spilled: RangeFile, block_bytes: int) -> Iterator[CsrBlock]:
+        """The rows of one range, which is cut into finer ones where it is too large."""
+        parts = spilled.read(self.major_dtype, self.minor_dtype, self.dtype)
+        start, stop = spilled.start, spilled.stop
+        if spilled.n_values <= self.values_at_most or stop - start == 1:
+            yield from self.assembled(list(parts), start, stop, block_bytes)
+            return
         with ExitStack() as stack:
-            ranges = [
-                RangeFile(int(low), int(high), stack.enter_context(self._temporary_file()))
-                for low, high in itertools.pairwise(edges)
-            ]
-            for part in turned:
-                distribute(part, ranges, edges)
-            for spilled in ranges:
-                parts = spilled.read(self.major_dtype, self.minor_dtype, self.dtype)
-                low, high = spilled.start, spilled.stop
-                if spilled.n_values <= self.values_at_most or high - low == 1:
-                    yield from self._assembled(parts, low, high, block_bytes)
-                else:
-                    yield from self._spilled(parts, low, high, spilled.n_values, block_bytes)
-                spilled.file.close()
+            for finer in self._spilled(parts, start, stop, spilled.n_values, stack):
+                yield from self.range_blocks(finer, block_bytes)
 
     def _temporary_file(self) -> IO[bytes]:
         return tempfile.TemporaryFile(prefix=".scx-transpose-", dir=self.folder)
 
-    def _assembled(
-        self, turned: Iterable[Turned], start: int, stop: int, block_bytes: int
+    def assembled(
+        self, parts: list[Turned], start: int, stop: int, block_bytes: int
     ) -> Iterator[CsrBlock]:
         """Put the parts of majors `start` to `stop` together and cut them into blocks."""
-        parts = list(turned)
         counts = np.zeros(stop - start, np.int64)
         for part in parts:
             counts[part.majors - start] += part.counts
@@ -221,6 +235,25 @@ class Transposition:
             values[places] = part.values
             following[majors] += part.counts
         return indices, values
+
+
+@dataclass
+class Collection:
+    """All values of a matrix, taken in and ready to be yielded once in their new order."""
+
+    turning: Transposition
+    parts: list[Turned]
+    ranges: list[RangeFile]
+
+    def blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
+        """Yield blocks of about `block_bytes`; what is yielded is gone from the collection."""
+        if not self.ranges:
+            parts, self.parts = self.parts, []
+            yield from self.turning.assembled(parts, 0, self.turning.n_majors, block_bytes)
+        for spilled in self.ranges:
+            yield from self.turning.range_blocks(spilled, block_bytes)
+            # gives the disk space back
+            spilled.file.close()
 
 
 def byte_view(array: npt.NDArray[Any]) -> memoryview:
