@@ -2,7 +2,7 @@
 
 const std = @import("std");
 const build_options = @import("build_options");
-const Table = @import("../levels/table.zig").Table;
+const dispatch = @import("../levels/dispatch.zig");
 
 /// `SCX_ABI_VERSION` of scx.h.
 const abi_version = 1;
@@ -16,7 +16,5 @@ export fn scx_library_version() [*:0]const u8 {
 }
 
 export fn scx_simd_level() [*:0]const u8 {
-    const last = build_options.levels[build_options.levels.len - 1];
-    const table = @extern(*const Table, .{ .name = "scx_level_table_" ++ last, .visibility = .hidden });
-    return table.name();
+    return dispatch.table().name();
 }

@@ -95,6 +95,11 @@ fn fromPalette(
     return .none;
 }
 
+/// One palette entry; `index` is below the header's palette_length.
+pub inline fn paletteAt(comptime Stored: type, comptime Target: type, open: *const OpenRow, index: usize) Target {
+    return value_type.convert(Target, storedAt(Stored, open.palette, index));
+}
+
 pub fn largestCode(codes: [*]const u32, count: usize) u32 {
     var largest: u32 = 0;
     for (codes[0..count]) |code| largest = @max(largest, code);

@@ -79,7 +79,7 @@ comptime {
     assert(tail_bytes >= bits.over_read_bytes);
 }
 
-pub const ColumnMode = enum(u2) { elias_fano = 0, bitmap = 1, run = 2 };
+pub const ColumnMode = enum(u8) { elias_fano = 0, bitmap = 1, run = 2 };
 
 pub const ValueMode = enum(u8) {
     /// code = value - 1
@@ -92,19 +92,21 @@ pub const ValueMode = enum(u8) {
     integers = 3,
 };
 
-pub const RowHeader = struct {
+/// Unpacked; extern because it crosses from the objects of the CPU levels to the library.
+pub const RowHeader = extern struct {
+    palette_length: u16,
     column_mode: ColumnMode,
-    low_bits: u5,
+    /// 0 to 31
+    low_bits: u8,
     value_mode: ValueMode,
     widths: [3]u8,
     /// The row has a negative value or a NaN, so that its total is not its plain sum.
     irregular: bool,
-    palette_length: u16,
 
     pub const byte_count = 8;
 
     pub fn write(self: RowHeader, target: *[byte_count]u8) void {
-        target[0] = @as(u8, self.low_bits) | @as(u8, @intFromEnum(self.column_mode)) << 5;
+        target[0] = self.low_bits | @intFromEnum(self.column_mode) << 5;
         target[1] = @intFromEnum(self.value_mode);
         target[2..5].* = self.widths;
         target[5] = @intFromBool(self.irregular);
@@ -115,8 +117,8 @@ pub const RowHeader = struct {
     pub fn parse(source: *const [byte_count]u8) ?RowHeader {
         if (source[0] & 0x80 != 0 or source[5] > 1) return null;
         const header: RowHeader = .{
-            .column_mode = std.enums.fromInt(ColumnMode, @as(u2, @truncate(source[0] >> 5))) orelse return null,
-            .low_bits = @truncate(source[0]),
+            .column_mode = std.enums.fromInt(ColumnMode, source[0] >> 5) orelse return null,
+            .low_bits = source[0] & 0x1f,
             .value_mode = std.enums.fromInt(ValueMode, source[1]) orelse return null,
             .widths = source[2..5].*,
             .irregular = source[5] == 1,
@@ -145,12 +147,12 @@ pub const RowHeader = struct {
     }
 };
 
-pub inline fn upperBits(n_values: u64, n_cols: u64, low_bits: u5) u64 {
+pub inline fn upperBits(n_values: u64, n_cols: u64, low_bits: u8) u64 {
     assert(n_cols > 0);
-    return n_values + ((n_cols - 1) >> low_bits) + 1;
+    return n_values + ((n_cols - 1) >> @intCast(low_bits)) + 1;
 }
 
-pub fn columnBytes(mode: ColumnMode, n_values: u64, n_cols: u64, low_bits: u5) u64 {
+pub fn columnBytes(mode: ColumnMode, n_values: u64, n_cols: u64, low_bits: u8) u64 {
     return switch (mode) {
         .elias_fano => (upperBits(n_values, n_cols, low_bits) + 7) / 8 + bits.packedBytes(n_values, low_bits),
         .bitmap => (n_cols + 7) / 8,

@@ -46,7 +46,7 @@ pub const RowScratch = extern struct {
 };
 
 /// A row whose columns and place of values are known.
-pub const OpenRow = struct {
+pub const OpenRow = extern struct {
     header: RowHeader,
     palette: [*]const u8,
     values: [*]const u8,
@@ -88,14 +88,14 @@ fn decodeColumns(row: *const Row, header: RowHeader, source: [*]const u8, column
     }
 }
 
-fn decodeEliasFano(row: *const Row, low_bits: u5, source: [*]const u8, columns: [*]u32) RowFault {
+fn decodeEliasFano(row: *const Row, low_bits: u8, source: [*]const u8, columns: [*]u32) RowFault {
     const upper_bits = rowpack.upperBits(row.n_values, row.n_cols, low_bits);
     const found = compress.positionsOfSetBits(source, @intCast(upper_bits), columns, row.n_values);
     if (found != row.n_values) return .columns;
     const low = source + @as(usize, @intCast((upper_bits + 7) / 8));
     const largest = switch (low_bits) {
         inline 0...8 => |width| joinLowBits(width, low, row.n_values, columns),
-        else => joinLowBitsScalar(low_bits, low, row.n_values, columns),
+        else => joinLowBitsScalar(@intCast(low_bits), low, row.n_values, columns),
     };
     return if (row.n_values == 0 or largest < row.n_cols) .none else .columns;
 }

@@ -136,7 +136,7 @@ fn totalOf(comptime T: type, values: []const T) struct { f64, bool } {
     return .{ total, irregular };
 }
 
-const ColumnsPlan = struct { mode: rowpack.ColumnMode, low_bits: u5 };
+const ColumnsPlan = struct { mode: rowpack.ColumnMode, low_bits: u8 };
 
 fn planColumns(columns: []const u32, n_cols: u32) ColumnsPlan {
     const count = columns.len;
@@ -165,7 +165,7 @@ fn writeColumns(
         .run => std.mem.writeInt(u32, area[0..4], columns[0], .little),
         .bitmap => for (columns) |column| setBit(area, column),
         .elias_fano => {
-            for (columns, 0..) |column, index| setBit(area, (column >> plan.low_bits) + index);
+            for (columns, 0..) |column, index| setBit(area, (column >> @intCast(plan.low_bits)) + index);
             const upper_bits = rowpack.upperBits(columns.len, n_cols, plan.low_bits);
             var packer: bits.Packer = .{ .target = area[@intCast((upper_bits + 7) / 8)..] };
             const mask = bits.lowMask(plan.low_bits);

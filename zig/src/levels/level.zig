@@ -1,13 +1,83 @@
 //! What is compiled once for each CPU level: exports the level's table.
+
 const std = @import("std");
 const options = @import("level_options");
-const Table = @import("table.zig").Table;
+const decode = @import("../codec/rowpack_decode.zig");
+const dense = @import("../kernels/dense.zig");
+const row_values = @import("../codec/row_values.zig");
+const table_format = @import("table.zig");
+const ValueType = @import("../codec/value_type.zig").ValueType;
+
+const RowFault = decode.RowFault;
 
 fn levelName() callconv(.c) [*:0]const u8 {
     return (options.name ++ "\x00")[0..options.name.len :0];
 }
 
-const table: Table = .{ .name = levelName };
+fn openRow(row: *const decode.Row, scratch: *const decode.RowScratch, open: *decode.OpenRow) callconv(.c) RowFault {
+    return decode.openRow(row, scratch, open);
+}
+
+fn decodeValues(
+    value_type: u8,
+    target: table_format.Target,
+    row: *const decode.Row,
+    open: *const decode.OpenRow,
+    scratch: *const decode.RowScratch,
+    values: [*]u8,
+) callconv(.c) RowFault {
+    switch (@as(ValueType, @enumFromInt(value_type))) {
+        inline else => |stored| switch (target) {
+            .stored => return valuesAs(stored.Of(), stored.Of(), row, open, scratch, values),
+            .f32 => return valuesAs(stored.Of(), f32, row, open, scratch, values),
+            .f64 => return valuesAs(stored.Of(), f64, row, open, scratch, values),
+        },
+    }
+}
+
+fn valuesAs(
+    comptime Stored: type,
+    comptime T: type,
+    row: *const decode.Row,
+    open: *const decode.OpenRow,
+    scratch: *const decode.RowScratch,
+    values: [*]u8,
+) RowFault {
+    const typed: [*]T = @ptrCast(@alignCast(values));
+    return row_values.decodeValues(Stored, T, row, open, scratch, typed[0..row.n_values]);
+}
+
+fn denseRow(
+    value_type: u8,
+    plan: *const dense.DenseRowPlan,
+    row: *const decode.Row,
+    open: *const decode.OpenRow,
+    total: f64,
+    scratch: *const dense.DenseScratch,
+    out: [*]f32,
+) callconv(.c) RowFault {
+    switch (@as(ValueType, @enumFromInt(value_type))) {
+        inline else => |stored| return dense.denseRow(stored.Of(), plan, row, open, total, scratch, out),
+    }
+}
+
+fn scatterValues(
+    plan: *const dense.DenseRowPlan,
+    n_values: u32,
+    scratch: *const dense.DenseScratch,
+    out: [*]f32,
+) callconv(.c) void {
+    @memset(out[0..plan.n_output], 0);
+    dense.scatterValues(plan, scratch.row.columns, scratch.values[0..n_values], scratch, out);
+}
+
+const table: table_format.Table = .{
+    .name = levelName,
+    .openRow = openRow,
+    .decodeValues = decodeValues,
+    .denseRow = denseRow,
+    .scatterValues = scatterValues,
+};
 
 comptime {
     @export(&table, .{ .name = options.symbol, .visibility = .hidden });
@@ -15,4 +85,11 @@ comptime {
 
 test "the table knows its level" {
     try std.testing.expectEqualStrings(options.name, std.mem.span(table.name()));
+}
+
+test {
+    _ = @import("../codec/rowpack_differential.zig");
+    _ = @import("../codec/crc32c.zig");
+    _ = @import("../kernels/log1p.zig");
+    _ = @import("../kernels/transform.zig");
 }

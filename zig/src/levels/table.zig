@@ -1,6 +1,54 @@
-//! What one CPU level offers to the library.
+//! What one CPU level offers to the library: the loops over the values of a row, behind plain C calls.
 
-/// The functions of one level, as the library calls them.
+const decode = @import("../codec/rowpack_decode.zig");
+const dense = @import("../kernels/dense.zig");
+
+/// What the values of a row become.
+pub const Target = enum(u32) {
+    /// the stored type
+    stored = 0,
+    f32 = 1,
+    f64 = 2,
+};
+
+/// The functions of one level, as the library calls them. `value_type` is a `ValueType` number; faults are
+/// `RowFault` numbers.
 pub const Table = extern struct {
     name: *const fn () callconv(.c) [*:0]const u8,
+
+    /// Columns into the scratch; `open` is what the other two need.
+    openRow: *const fn (
+        row: *const decode.Row,
+        scratch: *const decode.RowScratch,
+        open: *decode.OpenRow,
+    ) callconv(.c) decode.RowFault,
+
+    /// The values of an opened row as `target`, row.n_values of them.
+    decodeValues: *const fn (
+        value_type: u8,
+        target: Target,
+        row: *const decode.Row,
+        open: *const decode.OpenRow,
+        scratch: *const decode.RowScratch,
+        values: [*]u8,
+    ) callconv(.c) decode.RowFault,
+
+    /// An opened row as a dense one.
+    denseRow: *const fn (
+        value_type: u8,
+        plan: *const dense.DenseRowPlan,
+        row: *const decode.Row,
+        open: *const decode.OpenRow,
+        total: f64,
+        scratch: *const dense.DenseScratch,
+        out: [*]f32,
+    ) callconv(.c) decode.RowFault,
+
+    /// The same from columns in the scratch and values in `scratch.values`.
+    scatterValues: *const fn (
+        plan: *const dense.DenseRowPlan,
+        n_values: u32,
+        scratch: *const dense.DenseScratch,
+        out: [*]f32,
+    ) callconv(.c) void,
 };

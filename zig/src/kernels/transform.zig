@@ -1,0 +1,60 @@
+//! What happens to a value on its way into a training batch: clip, normalise, logarithm.
+//!
+//! normalise: v * (target_sum / depth), the factor in f64, the product rounded to f32; depth is the cell's total over
+//! all stored genes. With the logarithm, negatives and NaN count as 0 before anything else, and the depth sums what is
+//! left; without it nothing is clipped and the depth is the plain sum. A depth that is not positive scales nothing.
+
+const std = @import("std");
+const log1p = @import("log1p.zig");
+
+pub const Transform = extern struct {
+    normalize: bool,
+    log1p: bool,
+    target_sum: f64,
+
+    pub fn isIdentity(self: Transform) bool {
+        return !self.normalize and !self.log1p;
+    }
+
+    pub fn factor(self: Transform, depth: f64) f64 {
+        if (!self.normalize or !(depth > 0)) return 1;
+        return self.target_sum / depth;
+    }
+
+    /// In place of the values: their f32 results.
+    pub fn apply(self: Transform, comptime lanes: usize, values: @Vector(lanes, f64), scale: f64) @Vector(lanes, f32) {
+        if (!self.log1p) return @floatCast(values * @as(@Vector(lanes, f64), @splat(scale)));
+        const zero: @Vector(lanes, f64) = @splat(0);
+        const clipped = @select(f64, values > zero, values, zero);
+        const scaled: @Vector(lanes, f32) = @floatCast(clipped * @as(@Vector(lanes, f64), @splat(scale)));
+        return log1p.log1pLanes(lanes, scaled);
+    }
+
+    pub fn applyOne(self: Transform, value: f64, scale: f64) f32 {
+        return self.apply(4, @splat(value), scale)[0];
+    }
+};
+
+/// The total of a row in f64: negatives and NaN left out on log paths, else the plain sum.
+pub fn depthOf(values: []const f64, clip: bool) f64 {
+    var sum: f64 = 0;
+    for (values) |value| {
+        if (!clip or value > 0) sum += value;
+    }
+    return sum;
+}
+
+test "a worked row" {
+    // counts 1, 3 of a cell with depth 4, target 8: factors of 2
+    const both: Transform = .{ .normalize = true, .log1p = true, .target_sum = 8 };
+    const scale = both.factor(4);
+    try std.testing.expectEqual(@as(f64, 2), scale);
+    try std.testing.expectApproxEqRel(@as(f32, 1.0986123), both.applyOne(1, scale), 1e-7);
+    try std.testing.expectApproxEqRel(@as(f32, 1.9459101), both.applyOne(3, scale), 1e-7);
+    try std.testing.expectEqual(@as(f32, 0), both.applyOne(-3, scale));
+    try std.testing.expectEqual(@as(f32, 0), both.applyOne(std.math.nan(f64), scale));
+    const scaled: Transform = .{ .normalize = true, .log1p = false, .target_sum = 8 };
+    try std.testing.expectEqual(@as(f32, -6), scaled.applyOne(-3, scale));
+    try std.testing.expectEqual(@as(f64, 1), both.factor(0));
+    try std.testing.expectEqual(@as(f64, 1), both.factor(std.math.nan(f64)));
+}
