@@ -1,5 +1,57 @@
-"""The .scx file for single-cell matrices: convert, open, decode any row on its own."""
+"""The .scx file for single-cell matrices: convert, open, decode any row on its own.
+
+`open` gives an `Experiment` with the parts of an AnnData, read as they are asked for; the `from_`
+functions write .scx files, the `to_` functions write other formats from them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__, require_version
 
-__all__ = ["__version__", "require_version"]
+if TYPE_CHECKING:
+    from ._convert import from_anndata, from_mudata, read, write
+    from ._errors import CorruptFileError
+    from .experiment import Experiment, MatrixView, open
+    from .writing import ScxWarning
+
+__all__ = [
+    "CorruptFileError",
+    "Experiment",
+    "MatrixView",
+    "ScxWarning",
+    "__version__",
+    "from_anndata",
+    "from_mudata",
+    "open",
+    "read",
+    "require_version",
+    "write",
+]
+
+# Modules are loaded when one of their names is first used, so that importing the package is quick.
+_MODULES = {
+    "CorruptFileError": "_errors",
+    "Experiment": "experiment",
+    "MatrixView": "experiment",
+    "ScxWarning": "writing",
+    "from_anndata": "_convert",
+    "from_mudata": "_convert",
+    "open": "experiment",
+    "read": "_convert",
+    "write": "_convert",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"scx_core {__version__} has no {name!r}", name=name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

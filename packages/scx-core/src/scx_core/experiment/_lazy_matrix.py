@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from scx_core.experiment._matrix_view import MatrixView
 from scx_core.experiment._memory import as_form
 from scx_core.sources.base import MatrixForm
-
-if TYPE_CHECKING:
-    import dask.array as da
 
 LAZY_CHUNK_BYTES = 64 * 2**20
 
@@ -29,14 +27,14 @@ class ReadRows:
         return as_form(self.view.gather(np.arange(start, stop, dtype=np.int64)), form, None)
 
 
-def lazy_matrix(view: MatrixView) -> da.Array:
+def lazy_matrix(view: MatrixView) -> Any:
     """`view` as a dask array with chunks of whole rows.
 
     Raises ImportError when dask is not installed.
     """
     try:
-        import dask.array as da
-        from dask import delayed
+        da: Any = importlib.import_module("dask.array")
+        delayed: Any = importlib.import_module("dask").delayed
     except ImportError as error:
         raise ImportError(
             "to_anndata(backed=True) gives X and layers as dask arrays, and dask is not installed: "

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._codecs import codec_name
+from scx_core._container import FileReader
 from scx_core._matrix import Matrix
 from scx_core.experiment._indexing import Positions, positions
 from scx_core.experiment._memory import (
     GatheredRows,
     as_csr_matrix,
+    as_dense,
     as_form,
 )
+from scx_core.experiment._provenance import HeldAs
 from scx_core.sources.base import CsrBlock, IndexDtypes, MatrixForm
 
 if TYPE_CHECKING:
@@ -22,6 +27,37 @@ if TYPE_CHECKING:
 
 # values that one step of a selection of columns holds before the columns are picked
 COLUMN_STEP_VALUES = 2**24
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where in a file a matrix is; enough to find it again in another process."""
+
+    kind: Literal["X", "layers", "raw"]
+    modality: str = ""
+    key: str = ""
+
+    @property
+    def label(self) -> str:
+        """The path that a user would write."""
+        part = {"X": "X", "raw": "raw.X", "layers": f"layers[{self.key!r}]"}[self.kind]
+        return f"mod[{self.modality!r}].{part}" if self.modality else part
+
+
+def open_view(path: str, verify: bool, address: Address) -> MatrixView:  # noqa: FBT001
+    """The view at `address`, in a file that is opened for it; how views are unpickled."""
+    from scx_core.experiment._experiment import Experiment
+
+    experiment = Experiment(path, verify=verify)
+    holder = experiment.modality(address.modality) if address.modality else experiment
+    if address.kind == "layers":
+        return holder.layers[address.key]
+    view = holder.X
+    if address.kind == "raw":
+        view = None if holder.raw is None else holder.raw.X
+    if view is None:
+        raise KeyError(f"{path} has no {address.label}")
+    return view
 
 
 class MatrixView:
@@ -37,22 +73,20 @@ class MatrixView:
 
     def __init__(
         self,
+        file: FileReader,
         matrix: Matrix | None,
         *,
         shape: tuple[int, int],
         stored_dtype: np.dtype[Any],
-        dtype: np.dtype[Any],
-        form: MatrixForm,
-        index_dtypes: IndexDtypes | None,
-        name: str,
+        held: HeldAs,
+        address: Address,
     ) -> None:
-        self._matrix = matrix
+        self._file = file
+        self._opened = matrix
         self._shape = shape
         self._stored_dtype = stored_dtype
-        self._dtype = dtype
-        self._form = form
-        self._index_dtypes = index_dtypes
-        self._name = name
+        self._held = held
+        self._address = address
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,34 +96,44 @@ class MatrixView:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype that was written; the file may store a wider one."""
-        return self._dtype
+        return self._held.dtype
 
     @property
     def form(self) -> MatrixForm:
         """How the matrix was held when it was written; `to_memory` gives this form."""
-        return self._form
+        return self._held.form
 
     @property
     def index_dtypes(self) -> IndexDtypes | None:
         """The widths of `indices` and `indptr` that `to_memory` gives; None for a dense matrix."""
-        return self._index_dtypes
+        return self._held.index_dtypes
 
     @property
     def name(self) -> str:
         """What messages call the matrix, for example `layers['counts']`."""
-        return self._name
+        return self._address.label
 
     @property
     def nnz(self) -> int:
         """How many values the file stores."""
-        return 0 if self._matrix is None else self._matrix.nnz
+        matrix = self._matrix
+        return 0 if matrix is None else matrix.nnz
+
+    @property
+    def codec(self) -> str:
+        """What packs the values: "rowpack", "none", or the number of another codec."""
+        matrix = self._matrix
+        return "none" if matrix is None else codec_name(matrix.info.codec)
 
     def __len__(self) -> int:
         return self._shape[0]
 
     def __repr__(self) -> str:
         n_rows, n_cols = self._shape
-        return f"{self._name}: {n_rows} × {n_cols} {self._dtype}, {self.nnz} stored values"
+        return f"{self.name}: {n_rows} x {n_cols} {self.dtype}, {self.nnz} stored values"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open_view, (self._file.path, self._file.verify, self._address)
 
     def __getitem__(self, index: Any) -> sp.csr_matrix:
         if not isinstance(index, tuple):
@@ -98,9 +142,14 @@ class MatrixView:
             raise IndexError(f"a matrix has two axes, not {len(index)}")
         rows = positions(index[0], self._shape[0], "row")
         columns = positions(index[1], self._shape[1], "column")
-        if isinstance(index[1], slice) and len(columns) == self._shape[1] and index[1].step in (
-            None,
-            1,
+        if (
+            isinstance(index[1], slice)
+            and len(columns) == self._shape[1]
+            and index[1].step
+            in (
+                None,
+                1,
+            )
         ):
             return self._csr(rows)
         return self._columns_of(rows, columns)
@@ -125,27 +174,30 @@ class MatrixView:
 
     def gather(self, rows: Positions, *, threads: int = 0) -> GatheredRows:
         """Like `gather_rows` for positions that are in range, as plain arrays in `dtype`."""
-        if self._matrix is None:
+        matrix = self._matrix
+        if matrix is None:
             gathered = GatheredRows.empty(len(rows), self._shape[1], self._stored_dtype)
         else:
             gathered = GatheredRows(
-                *self._matrix.gather_csr(rows, threads=threads), n_cols=self._shape[1]
+                *matrix.gather_csr(rows, threads=threads), n_cols=self._shape[1]
             )
-        return gathered.astype(self._dtype)
+        return gathered.astype(self.dtype)
 
     def to_memory(self, *, rows: Positions | None = None) -> Any:
         """The matrix, or the given rows of it, in the form, dtype and widths that were written."""
         if rows is None:
             rows = np.arange(self._shape[0], dtype=np.int64)
-        return as_form(self.gather(rows), self._form, self._index_dtypes)
+        return as_form(self.gather(rows), self.form, self.index_dtypes)
 
     def toarray(self) -> npt.NDArray[Any]:
         """The matrix as a dense array of `dtype`."""
-        return cast("npt.NDArray[Any]", as_form(self.to_memory_rows(), "dense", None))
+        return as_dense(self.gather(np.arange(self._shape[0], dtype=np.int64)))
 
-    def to_memory_rows(self) -> GatheredRows:
-        """All rows as plain arrays."""
-        return self.gather(np.arange(self._shape[0], dtype=np.int64))
+    def validate(self) -> None:
+        """Decode every row and check it; CorruptFileError names the first damaged place."""
+        matrix = self._matrix
+        if matrix is not None:
+            matrix.validate()
 
     def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
         """All rows in order, in blocks of about `block_bytes`."""
@@ -156,15 +208,14 @@ class MatrixView:
     def row_ranges(self, block_bytes: int) -> Iterator[tuple[int, int]]:
         """Ranges of rows whose indices and values take about `block_bytes`, at least a row each."""
         n_rows = self._shape[0]
-        if self._matrix is None:
-            if n_rows:
-                yield 0, n_rows
+        matrix = self._matrix
+        if matrix is None:
             return
         value_bytes = 4 + self._stored_dtype.itemsize
         step = 2**16
         for first in range(0, n_rows, step):
             last = min(n_rows, first + step)
-            counts = self._matrix.row_counts(np.arange(first, last, dtype=np.int64))
+            counts = matrix.row_counts(np.arange(first, last, dtype=np.int64))
             ends = np.cumsum(counts * value_bytes + 8)
             start = 0
             while start < last - first:
@@ -173,6 +224,12 @@ class MatrixView:
                 stop = max(stop, start + 1)
                 yield first + start, first + stop
                 start = stop
+
+    @property
+    def _matrix(self) -> Matrix | None:
+        if self._file.closed:
+            raise RuntimeError(f"{self._file.path}: the file is closed; open it again")
+        return self._opened
 
     def _csr(self, rows: Positions, *, threads: int = 0) -> sp.csr_matrix:
         return as_csr_matrix(self.gather(rows, threads=threads))

@@ -1,4 +1,4 @@
-"""Row blocks on their way from a source to the shards: checked, spread over the file's rows, cut."""
+"""Row blocks on their way from a source to the shards: checked, spread over rows, cut."""
 
 from __future__ import annotations
 

@@ -109,8 +109,9 @@ def _check_cells(modality: ModalityContent, n_obs: int, label: str) -> int:
 def _check_positions(positions: Any, n_members: int, n_total: int, label: str) -> None:
     array = np.asarray(positions)
     if array.ndim != 1 or array.dtype != np.int64 or len(array) != n_members:
-        raise ValueError(f"{label} must be int64 of {n_members} entries, is {array.dtype}"
-                         f" of shape {array.shape}")
+        raise ValueError(
+            f"{label} must be int64 of {n_members} entries, is {array.dtype} of shape {array.shape}"
+        )
     if n_members and (array.min() < 0 or array.max() >= n_total):
         raise ValueError(f"{label} has entries outside 0 to {n_total - 1}")
     if len(np.unique(array)) != n_members:

@@ -1,9 +1,10 @@
-"""Matrices into shards: which there are, how many rows a shard has, and the pump that fills them."""
+"""Matrices into shards: which there are, how many rows a shard has, and what fills them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,11 @@ import numpy.typing as npt
 from scx_core._container import FileWriter
 from scx_core._section_names import SectionType, layer_shard, raw_shard, x_shard
 from scx_core._value_types import stored_dtype, value_type
-from scx_core.sources.base import ExperimentContent, MatrixSource
+from scx_core.sources.base import DenseBlock, ExperimentContent, MatrixSource
 from scx_core.writing._blocks import Block, checked_blocks, cut, spread, with_dtype
 from scx_core.writing._checks import label_of
 from scx_core.writing._read_ahead import OneAhead
-from scx_core.writing._report import Report
+from scx_core.writing._report import Findings, Report
 
 # a shard's header counts its bytes in 32 bits; a quarter is left for what values cannot be packed
 DENSE_SHARD_BYTES_MAX = 3 * 2**30
@@ -58,7 +59,7 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     f"{label}X",
                     SectionType.CSR_SHARD,
                     modality_id,
-                    lambda shard, name=name: x_shard(name, shard),
+                    partial(x_shard, name),
                     rows,
                 )
             )
@@ -69,7 +70,7 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     f"{label}layers[{key!r}]",
                     SectionType.LAYER_CSR_SHARD,
                     modality_id,
-                    lambda shard, name=name, key=key: layer_shard(name, key, shard),
+                    partial(layer_shard, name, key),
                     rows,
                 )
             )
@@ -80,7 +81,7 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     f"{label}raw.X",
                     SectionType.RAW_CSR_SHARD,
                     modality_id,
-                    lambda shard, name=name: raw_shard(name, shard),
+                    partial(raw_shard, name),
                     rows,
                 )
             )
@@ -148,8 +149,21 @@ def _encode_job(
                 n_cols=plan.source.shape[1],
                 threads=settings.threads,
             )
-        _append(file, with_dtype(block, dtype), report, plan.label)
+        _append(file, with_dtype(block, dtype), report.of(plan.label))
         if row + block.n_rows == shard_stop:
             file.finish_shard()
 
     return encode
+
+
+def _append(file: FileWriter, block: Block, findings: Findings) -> None:
+    if isinstance(block, DenseBlock):
+        mended = file.append_dense(block.values)
+        explicit_zeros = 0  # a dense matrix has no choice
+    else:
+        mended = file.append_csr(block.indptr, block.indices, block.values)
+        explicit_zeros = mended.explicit_zeros
+    findings.unsorted_rows += mended.unsorted_rows
+    findings.duplicate_entries += mended.duplicate_entries
+    findings.explicit_zeros += explicit_zeros
+    findings.non_finite_values += mended.non_finite_values

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 ProgressCallback: TypeAlias = Callable[[int, int], object]
 Progress: TypeAlias = bool | ProgressCallback | None
@@ -33,4 +36,8 @@ def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int]
     from tqdm import tqdm
 
     with tqdm(total=total_rows, unit=" rows", unit_scale=True, desc="writing") as bar:
-        yield lambda n_rows: None if bar.update(n_rows) else None
+        yield lambda n_rows: _advance(bar, n_rows)
+
+
+def _advance(bar: tqdm[NoReturn], n_rows: int) -> None:
+    bar.update(n_rows)

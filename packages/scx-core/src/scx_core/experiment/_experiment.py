@@ -1,0 +1,409 @@
+"""An open .scx file, in the words of AnnData."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._container import FileInfo, FileReader
+from scx_core._section_names import SectionType
+from scx_core.experiment._describe import describe, section_list
+from scx_core.experiment._matrix_view import MatrixView
+from scx_core.experiment._modality import Modality
+from scx_core.experiment._provenance import Provenance
+from scx_core.experiment._raw import RawView
+from scx_core.experiment._sections import Sections
+from scx_core.experiment._shared import SharedParts
+from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
+from scx_core.metadata import Column, column_names, read_column
+from scx_core.writing import ScxWarning
+
+if TYPE_CHECKING:
+    import anndata
+    import mudata
+    import pandas as pd
+    import scipy.sparse as sp
+
+
+class Experiment:
+    """A .scx file that is open for reading.
+
+    Opening reads the catalog alone. `obs`, `var`, `uns` and the entries of `obsm`, `varm`, `obsp`
+    and `varp` are decoded when they are first asked for, and kept: treat them as read-only, or
+    take `to_anndata()` for objects of your own. Rows of `X`, `layers` and `raw.X` are decoded on
+    every call. Threads may share an experiment; pickling keeps the path alone.
+
+    In a multimodal file `obs`, `obsm`, `obsp`, `varm`, `varp` and `uns` are those that all
+    modalities share; each modality's own parts are those of `modality(name)`, `experiment[name]`
+    for short.
+
+    Parameters
+    ----------
+    path
+        The file.
+    verify
+        Check what is read: sections against their hashes on first use, rows against their
+        checksums. Damage is a `CorruptFileError` that names the place.
+
+    Raises
+    ------
+    CorruptFileError
+        The file is no .scx file, damaged or cut off.
+    ValueError
+        It needs something that this version cannot do.
+    OSError
+        It cannot be opened.
+
+    Warns
+    -----
+    ScxWarning
+        The file has sections of types that this version does not know, which are left aside.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+        self._file = FileReader(path, verify=verify)
+        self._sections = Sections(self._file)
+        if self._sections.of(SectionType.DELETION_VECTORS, 0):
+            raise ValueError(
+                f"{self.path}: some of the file's rows are marked as deleted, which this version "
+                "cannot leave out: compact the file with the software that wrote it"
+            )
+        unknown = self._sections.unknown_types()
+        if unknown:
+            warnings.warn(
+                f"{self.path}: sections of unknown types {unknown} are left aside",
+                ScxWarning,
+                stacklevel=2,
+            )
+
+    # ---- the file ----
+
+    @property
+    def path(self) -> str:
+        """The file's path."""
+        return self._file.path
+
+    @property
+    def file(self) -> FileReader:
+        """The container underneath."""
+        return self._file
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._file.closed
+
+    def close(self) -> None:
+        """Forget the file. Matrices and further parts can no longer be read."""
+        self._file.close()
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.path, self._file.verify)
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def sections(self) -> list[dict[str, Any]]:
+        """Every section of the file, in the order of the catalog.
+
+        Returns
+        -------
+        Dicts with `name`, `type` (a word), `modality` (a name or None), `offset` and `length` in
+        bytes; for shards also `codec`, `dtype`, `rows` (first, end), `nnz`, for others None.
+        """
+        return section_list(self._file)
+
+    def validate(self, *, deep: bool = False) -> list[tuple[str, bool]]:
+        """Compare every section with its hash, and the file with its checksum.
+
+        Parameters
+        ----------
+        deep
+            Also decode every row and check its canonical form and the catalog's figures, and
+            decode obs, var and all other tables.
+
+        Returns
+        -------
+        A pair of name and verdict for each section, and one for the whole file, "(file)".
+        `find_damage` gives the reasons.
+        """
+        damage = find_damage(self, deep=deep)
+        verdicts = [(section.name, section.index not in damage) for section in self._file.sections]
+        return [*verdicts, (WHOLE_FILE_NAME, WHOLE_FILE not in damage)]
+
+    def find_damage(self, *, deep: bool = False) -> list[tuple[str, str]]:
+        """What `validate` finds wrong: names of sections and messages; empty when all is well."""
+        damage = find_damage(self, deep=deep)
+        names = {section.index: section.name for section in self._file.sections}
+        names[WHOLE_FILE] = WHOLE_FILE_NAME
+        return [(names[index], message) for index, message in sorted(damage.items())]
+
+    # ---- shape and axes ----
+
+    @property
+    def n_obs(self) -> int:
+        """How many cells."""
+        return self._info.n_obs
+
+    @property
+    def n_vars(self) -> int:
+        """How many genes; in a multimodal file, of the modality with the most."""
+        return self._info.n_vars
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(n_obs, n_vars)`."""
+        return self.n_obs, self.n_vars
+
+    @property
+    def nnz(self) -> int:
+        """How many values X stores; in a multimodal file, those of all modalities."""
+        views = [modality.X for modality in self.parts()]
+        return sum(view.nnz for view in views if view is not None)
+
+    def __len__(self) -> int:
+        return self.n_obs
+
+    @cached_property
+    def obs(self) -> pd.DataFrame:
+        """What is known of the cells."""
+        return self.shared.load_obs()
+
+    @cached_property
+    def var(self) -> pd.DataFrame:
+        """What is known of the genes; in a multimodal file, of those of all modalities."""
+        if self.is_multimodal:
+            return self.shared.load_var()
+        return self._only.var
+
+    @cached_property
+    def obs_names(self) -> npt.NDArray[np.object_]:
+        """Names of the cells, read without pandas."""
+        return self.shared.obs_names()
+
+    @property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the genes, read without pandas."""
+        return self.shared.var_names() if self.is_multimodal else self._only.var_names
+
+    def obs_keys(self) -> list[str]:
+        """Names of obs' columns, in their order."""
+        buffer, section = self.shared.obs_bytes()
+        return self._sections.decoded(section, lambda: column_names(buffer, where="obs"))
+
+    def obs_column(self, name: str) -> Column:
+        """One column of obs, read without pandas and without the other columns.
+
+        Returns
+        -------
+        A numpy array of `n_obs` entries, or for a categorical
+        `{"codes": int32 array, "categories": list}` with code -1 for a gap. Numbers with gaps are
+        floats with NaN, text is an object array with None in its gaps.
+
+        Raises
+        ------
+        KeyError
+            There is no such column; the message lists those there are.
+        """
+        buffer, section = self.shared.obs_bytes()
+        return self._sections.decoded(section, lambda: read_column(buffer, name, where="obs"))
+
+    # ---- matrices ----
+
+    @property
+    def X(self) -> MatrixView | None:
+        """The matrix, None when the file has none; of a modality in a multimodal file."""
+        return self._single("X").X
+
+    @property
+    def layers(self) -> Mapping[str, MatrixView]:
+        """The layers by name."""
+        return self._single("layers").layers
+
+    @property
+    def raw(self) -> RawView | None:
+        """The matrix as it was before genes were taken out, or None."""
+        return self._single("raw").raw
+
+    def gather_rows(self, rows: Any, *, threads: int = 0) -> sp.csr_matrix:
+        """Rows of X as a scipy CSR matrix, in the order asked for, repeats included.
+
+        `rows` are whole numbers (negative ones count from the end), a slice or a boolean mask.
+        """
+        if self.X is None:
+            raise ValueError(f"{self.path} has no X; its layers are {list(self.layers)}")
+        return self.X.gather_rows(rows, threads=threads)
+
+    # ---- aligned with the axes ----
+
+    @property
+    def obsm(self) -> Mapping[str, Any]:
+        """Embeddings of the cells."""
+        return self.shared.obsm if self.is_multimodal else self._only.obsm
+
+    @property
+    def varm(self) -> Mapping[str, Any]:
+        """Embeddings of the genes."""
+        return self.shared.varm if self.is_multimodal else self._only.varm
+
+    @property
+    def obsp(self) -> Mapping[str, Any]:
+        """Square matrices over the cells."""
+        return self.shared.obsp if self.is_multimodal else self._only.obsp
+
+    @property
+    def varp(self) -> Mapping[str, Any]:
+        """Square matrices over the genes."""
+        return self.shared.varp if self.is_multimodal else self._only.varp
+
+    @cached_property
+    def uns(self) -> dict[str, Any]:
+        """What has no axis."""
+        return self.shared.load_uns()
+
+    # ---- modalities ----
+
+    @property
+    def is_multimodal(self) -> bool:
+        """Whether the file has named modalities."""
+        return self._info.n_modalities > 0
+
+    @cached_property
+    def modality_names(self) -> list[str]:
+        """Names of the modalities in their order; none in a single-modality file."""
+        return [modality.name for modality in self._file.modalities]
+
+    def modality(self, name: str) -> Modality:
+        """One modality of a multimodal file; KeyError when there is none of that name."""
+        if not self.is_multimodal or name not in self._all_modalities:
+            raise KeyError(f"{self.path} has no modality {name!r}; it has {self.modality_names}")
+        return self._all_modalities[name]
+
+    def __getitem__(self, name: str) -> Modality:
+        if not isinstance(name, str):
+            raise TypeError(
+                "an experiment is indexed by the name of a modality; rows are those of its "
+                "matrices: `experiment.X[rows]`"
+            )
+        return self.modality(name)
+
+    # ---- as other objects ----
+
+    def to_anndata(self, *, backed: bool = False, modality: str | None = None) -> anndata.AnnData:
+        """The content as an AnnData of its own, equal to the one that was written.
+
+        Parameters
+        ----------
+        backed
+            True leaves X, layers and raw.X in the file: they are dask arrays (of CSR or dense
+            chunks of whole rows) that decode rows when something is computed from them, so the
+            object fits in memory whatever the file's size. It needs dask, and the experiment must
+            stay open. All other parts are loaded. Matrices that were CSC are CSR then.
+        modality
+            Which modality of a multimodal file; its own cells in its own order.
+
+        Raises
+        ------
+        ValueError
+            The file is multimodal and no modality is named, or the other way round.
+        ImportError
+            `backed` without dask.
+        """
+        from scx_core.experiment._to_anndata import to_anndata
+
+        return to_anndata(self, backed=backed, modality=modality)
+
+    def to_mudata(self, *, backed: bool = False) -> mudata.MuData:
+        """The content of a multimodal file as a MuData of its own, equal to the one written.
+
+        `backed` is that of `to_anndata`, for every modality. A single-modality file is a
+        ValueError; ImportError when mudata is not installed.
+        """
+        from scx_core.experiment._to_mudata import to_mudata
+
+        return to_mudata(self, backed=backed)
+
+    # ---- inside ----
+
+    @cached_property
+    def _info(self) -> FileInfo:
+        return self._file.info
+
+    @cached_property
+    def _provenance(self) -> Provenance:
+        found = self._sections.of(SectionType.PROVENANCE, 0)
+        if not found:
+            return Provenance({})
+        section = found[0]
+        data = self._sections.bytes_of(section)
+        return self._sections.decoded(section.name, lambda: Provenance.parse(bytes(data)))
+
+    @cached_property
+    def _all_modalities(self) -> dict[str, Modality]:
+        names = self.modality_names or [""]
+        return {
+            name: Modality(
+                self._sections,
+                self._provenance,
+                name=name,
+                modality_id=index + 1 if name else 0,
+                n_file_obs=self.n_obs,
+            )
+            for index, name in enumerate(names)
+        }
+
+    def parts(self) -> list[Modality]:
+        """Every modality; of a single-modality file its one part, without a name."""
+        return list(self._all_modalities.values())
+
+    @property
+    def _only(self) -> Modality:
+        return self._all_modalities[""]
+
+    def _single(self, what: str) -> Modality:
+        if self.is_multimodal:
+            raise ValueError(
+                f"{self.path} is multimodal, so {what} belongs to a modality: "
+                f"`experiment[{self.modality_names[0]!r}].{what}`; it has {self.modality_names}"
+            )
+        return self._only
+
+    @cached_property
+    def shared(self) -> SharedParts:
+        """What all modalities share; of a single-modality file, obs and uns."""
+        return SharedParts(self._sections, self._provenance, n_obs=self.n_obs)
+
+
+def _reopen(path: str, verify: bool) -> Experiment:  # noqa: FBT001
+    return Experiment(path, verify=verify)
+
+
+def open(path: str | os.PathLike[str], *, verify: bool = True) -> Experiment:
+    """Open a .scx file for reading; see `Experiment`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    verify
+        Check what is read against its hashes and checksums.
+    """
+    return Experiment(path, verify=verify)

@@ -1,0 +1,78 @@
+"""Opening the matrices of a file: which there are, how they were held, and their views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scx_core._matrix import Matrix
+from scx_core._section_names import SectionType, layer_of
+from scx_core._value_types import stored_dtype
+from scx_core.experiment._matrix_view import Address, MatrixView
+from scx_core.experiment._provenance import HeldAs
+from scx_core.experiment._sections import Sections
+
+FLOAT32 = np.dtype(np.float32)
+
+
+def open_matrix(
+    sections: Sections,
+    section_type: SectionType,
+    modality_id: int,
+    name: str,
+    *,
+    described: Any,
+    shape: tuple[int, int],
+    address: Address,
+) -> MatrixView:
+    """The view of a matrix. `described` is what the provenance remembers of it, or None.
+
+    A matrix of a file without rows has no shards: it is known from the provenance alone.
+    """
+    file = sections.file
+    matrix = None
+    if sections.of(section_type, modality_id):
+        matrix = Matrix(file, section_type=section_type, name=name, modality_id=modality_id)
+        if matrix.shape != shape:
+            raise sections.damage(
+                name,
+                f"{address.label} is {matrix.shape[0]} x {matrix.shape[1]} by its shards, "
+                f"but {shape[0]} x {shape[1]} by obs and var",
+            )
+    elif shape[0] > 0:
+        raise sections.damage(name, f"the shards of {address.label} are missing")
+    stored = None if matrix is None else matrix.dtype
+    if described is None:
+        held = HeldAs.default(FLOAT32 if stored is None else stored)
+    else:
+        held = sections.decoded("provenance", lambda: HeldAs.parse(described, stored))
+    if stored is None:
+        stored = stored_dtype(held.dtype)
+        assert stored is not None  # HeldAs.parse refuses others
+    return MatrixView(
+        file,
+        matrix,
+        shape=shape,
+        stored_dtype=stored,
+        held=held,
+        address=address,
+    )
+
+
+def layer_names(
+    sections: Sections, modality_id: int, modality: str, described: Mapping[str, Any] | None
+) -> list[str]:
+    """The layers, in the order in which they were written."""
+    found: dict[str, None] = {}
+    if described is not None:
+        layers = described.get("layers", {})
+        if not isinstance(layers, Mapping):
+            raise sections.damage("provenance", "its layers are no JSON object")
+        found.update(dict.fromkeys(map(str, layers)))
+    for section in sections.of(SectionType.LAYER_CSR_SHARD, modality_id):
+        name = section.name
+        found[sections.decoded(name, partial(layer_of, name, modality))] = None
+    return list(found)

@@ -1,0 +1,228 @@
+"""What belongs to one modality of an open file: its genes and everything aligned with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._section_names import SectionType
+from scx_core.experiment._components import component_loaders
+from scx_core.experiment._lazy_mapping import LazyMapping
+from scx_core.experiment._matrices import layer_names, open_matrix
+from scx_core.experiment._matrix_view import Address, MatrixView
+from scx_core.experiment._provenance import Provenance
+from scx_core.experiment._raw import RawView
+from scx_core.experiment._sections import Sections
+from scx_core.metadata import column_names, decode_embedding, decode_frame, decode_uns, read_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Loader = Callable[[], Any]
+
+
+class Modality:
+    """One modality; of a single-modality file, all of it but obs.
+
+    In a multimodal file `X`, `layers` and `raw` have a row for every cell of the file, empty where
+    the modality was not measured, while `obs`, `obsm` and `obsp` describe its own cells, in their
+    own order: `rows` holds the file's row of each.
+    """
+
+    def __init__(
+        self,
+        sections: Sections,
+        provenance: Provenance,
+        *,
+        name: str,
+        modality_id: int,
+        n_file_obs: int,
+    ) -> None:
+        self._sections = sections
+        self._provenance = provenance
+        self._n_file_obs = n_file_obs
+        self.name = name
+        self.modality_id = modality_id
+
+    @property
+    def n_obs(self) -> int:
+        """How many cells the modality has of its own."""
+        return self._n_file_obs if self.rows is None else len(self.rows)
+
+    @property
+    def n_vars(self) -> int:
+        """How many genes."""
+        return len(self.var_names)
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64] | None:
+        """The file's row of each cell of the modality; None when they are the same."""
+        return self._positions(SectionType.MODALITY_ROWS, self._n_file_obs)
+
+    def columns(self, n_shared: int) -> npt.NDArray[np.int64] | None:
+        """The row in the shared var, of `n_shared` rows, of each gene; None when none is kept."""
+        return self._positions(SectionType.MODALITY_COLUMNS, n_shared)
+
+    @cached_property
+    def obs(self) -> pd.DataFrame | None:
+        """The modality's own obs; None where it has only the file's."""
+        return self.load_obs()
+
+    @cached_property
+    def var(self) -> pd.DataFrame:
+        """Genes and what is known of them."""
+        return self.load_var()
+
+    def var_keys(self) -> list[str]:
+        """Names of var's columns, in their order."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: column_names(buffer, where=name))
+
+    @cached_property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the genes, read without pandas."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+
+    @cached_property
+    def X(self) -> MatrixView | None:
+        """The matrix; None when the file has none."""
+        found = self._sections.of(SectionType.CSR_SHARD, self.modality_id)
+        described = self._described.get("X")
+        if not found and described is None:
+            return None
+        return self._matrix(SectionType.CSR_SHARD, "X", described, Address("X", self.name))
+
+    @cached_property
+    def layers(self) -> Mapping[str, MatrixView]:
+        """The layers, in the order in which they were written."""
+        described = self._described
+        names = layer_names(self._sections, self.modality_id, self.name, described)
+        remembered = described.get("layers", {})
+        loaders = {
+            key: partial(
+                self._matrix,
+                SectionType.LAYER_CSR_SHARD,
+                key,
+                remembered.get(key),
+                Address("layers", self.name, key),
+            )
+            for key in names
+        }
+        return LazyMapping(loaders, what="layers")
+
+    @cached_property
+    def obsm(self) -> Mapping[str, Any]:
+        """Embeddings of the cells."""
+        return LazyMapping(self.loaders("obsm"), what="obsm")
+
+    @cached_property
+    def varm(self) -> Mapping[str, Any]:
+        """Embeddings of the genes."""
+        return LazyMapping(self.loaders("varm"), what="varm")
+
+    @cached_property
+    def obsp(self) -> Mapping[str, Any]:
+        """Square matrices over the cells."""
+        return LazyMapping(self.loaders("obsp"), what="obsp")
+
+    @cached_property
+    def varp(self) -> Mapping[str, Any]:
+        """Square matrices over the genes."""
+        return LazyMapping(self.loaders("varp"), what="varp")
+
+    @cached_property
+    def uns(self) -> dict[str, Any]:
+        """What has no axis."""
+        return self.load_uns()
+
+    @cached_property
+    def raw(self) -> RawView | None:
+        """The matrix as it was before genes were taken out; None when the file has none."""
+        found = self._sections.of(SectionType.RAW_VAR, self.modality_id)
+        if not found:
+            return None
+        return RawView(
+            self._sections,
+            name=self.name,
+            modality_id=self.modality_id,
+            n_obs=self._n_file_obs,
+            described=self._described.get("raw"),
+        )
+
+    def load_obs(self) -> pd.DataFrame | None:
+        """A fresh copy of the modality's own obs."""
+        table = self._sections.table(SectionType.MODALITY_OBS, None, self.modality_id)
+        if table is None:
+            return None
+        buffer, name = table
+        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        if len(frame) != self.n_obs:
+            raise self._sections.damage(name, f"{len(frame)} rows instead of {self.n_obs}")
+        return frame
+
+    def load_var(self) -> pd.DataFrame:
+        """A fresh copy of var."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+
+    def load_uns(self) -> dict[str, Any]:
+        """A fresh copy of uns."""
+        table = self._sections.table(SectionType.UNS, None, self.modality_id)
+        if table is None:
+            return {}
+        buffer, name = table
+        return self._sections.decoded(name, lambda: decode_uns(buffer, where=name))
+
+    def loaders(self, kind: str) -> dict[str, Loader]:
+        """For each key of obsm, varm, obsp or varp: a function that decodes a fresh copy."""
+        length = self.n_obs if kind.startswith("obs") else self.n_vars
+        return component_loaders(self._sections, kind, self.modality_id, self.name, length)
+
+    def _matrix(
+        self, section_type: SectionType, name: str, described: Any, address: Address
+    ) -> MatrixView:
+        return open_matrix(
+            self._sections,
+            section_type,
+            self.modality_id,
+            name,
+            described=described,
+            shape=(self._n_file_obs, self.n_vars),
+            address=address,
+        )
+
+    @cached_property
+    def _described(self) -> Mapping[str, Any]:
+        matrices = self._sections.decoded(
+            "provenance", lambda: self._provenance.matrices(self.name)
+        )
+        return {} if matrices is None else matrices
+
+    def _var_bytes(self) -> tuple[Any, str]:
+        table = self._sections.table(SectionType.VAR, SectionType.VAR_ROW_SHARD, self.modality_id)
+        if table is None:
+            raise self._sections.damage("var", "the section is missing")
+        return table
+
+    def _positions(self, kind: SectionType, length: int) -> npt.NDArray[np.int64] | None:
+        table = self._sections.table(kind, None, self.modality_id)
+        if table is None:
+            return None
+        buffer, name = table
+        positions = self._sections.decoded(name, lambda: decode_embedding(buffer, where=name))
+        wrong = (
+            not isinstance(positions, np.ndarray)
+            or positions.ndim != 1
+            or positions.dtype != np.int64
+            or (positions.size > 0 and (positions.min() < 0 or positions.max() >= length))
+            or len(np.unique(positions)) != len(positions)
+        )
+        if wrong:
+            raise self._sections.damage(name, f"it must hold distinct numbers below {length}")
+        result: npt.NDArray[np.int64] = positions
+        return result

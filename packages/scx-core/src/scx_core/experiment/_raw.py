@@ -1,0 +1,100 @@
+"""raw of an open file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._section_names import SectionType
+from scx_core.experiment._components import component_loaders
+from scx_core.experiment._lazy_mapping import LazyMapping
+from scx_core.experiment._matrices import open_matrix
+from scx_core.experiment._matrix_view import Address, MatrixView
+from scx_core.experiment._sections import Sections
+from scx_core.metadata import decode_frame, read_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RawView:
+    """The unfiltered matrix beside X: its own genes, the same cells."""
+
+    def __init__(
+        self,
+        sections: Sections,
+        *,
+        name: str,
+        modality_id: int,
+        n_obs: int,
+        described: Any,
+    ) -> None:
+        self._sections = sections
+        self._name = name
+        self._modality_id = modality_id
+        self._n_obs = n_obs
+        self._described = described
+
+    @property
+    def n_vars(self) -> int:
+        """How many genes."""
+        return len(self.var_names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows of the file and genes of raw."""
+        return self._n_obs, self.n_vars
+
+    @cached_property
+    def var(self) -> pd.DataFrame:
+        """Genes and what is known of them."""
+        return self.load_var()
+
+    @cached_property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the genes, read without pandas."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+
+    @cached_property
+    def X(self) -> MatrixView:
+        """The matrix."""
+        return open_matrix(
+            self._sections,
+            SectionType.RAW_CSR_SHARD,
+            self._modality_id,
+            "raw/X",
+            described=self._described,
+            shape=self.shape,
+            address=Address("raw", self._name),
+        )
+
+    @cached_property
+    def varm(self) -> Mapping[str, Any]:
+        """Embeddings of the genes."""
+        return LazyMapping(self.varm_loaders(), what="raw.varm")
+
+    def load_var(self) -> pd.DataFrame:
+        """A fresh copy of var."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+
+    def varm_loaders(self) -> dict[str, Callable[[], Any]]:
+        """For each key of varm: a function that decodes a fresh copy."""
+        return component_loaders(
+            self._sections, "raw/varm", self._modality_id, self._name, self.n_vars
+        )
+
+    def __repr__(self) -> str:
+        n_obs, n_vars = self.shape
+        return f"raw: {n_obs} x {n_vars}"
+
+    def _var_bytes(self) -> tuple[Any, str]:
+        table = self._sections.table(SectionType.RAW_VAR, None, self._modality_id)
+        if table is None:
+            raise self._sections.damage("raw/var", "the section is missing")
+        return table

@@ -1,0 +1,102 @@
+"""What all cells of a file share: obs, and in a multimodal file MuData's own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._section_names import SectionType
+from scx_core.experiment._components import component_loaders
+from scx_core.experiment._lazy_mapping import LazyMapping
+from scx_core.experiment._provenance import Provenance
+from scx_core.experiment._sections import Sections
+from scx_core.metadata import decode_frame, decode_uns, read_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class SharedParts:
+    """The sections without a modality, but for those that a single modality's file keeps there."""
+
+    def __init__(self, sections: Sections, provenance: Provenance, *, n_obs: int) -> None:
+        self._sections = sections
+        self._provenance = provenance
+        self._n_obs = n_obs
+        self._merged_obs: tuple[Any, str] | None = None
+
+    @cached_property
+    def obsm(self) -> Mapping[str, Any]:
+        return LazyMapping(self.loaders("obsm"), what="obsm")
+
+    @cached_property
+    def varm(self) -> Mapping[str, Any]:
+        return LazyMapping(self.loaders("varm"), what="varm")
+
+    @cached_property
+    def obsp(self) -> Mapping[str, Any]:
+        return LazyMapping(self.loaders("obsp"), what="obsp")
+
+    @cached_property
+    def varp(self) -> Mapping[str, Any]:
+        return LazyMapping(self.loaders("varp"), what="varp")
+
+    def obs_names(self) -> npt.NDArray[np.object_]:
+        buffer, name = self.obs_bytes()
+        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+
+    def var_names(self) -> npt.NDArray[np.object_]:
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+
+    def load_obs(self) -> pd.DataFrame:
+        """A fresh copy of obs."""
+        buffer, name = self.obs_bytes()
+        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        if len(frame) != self._n_obs:
+            raise self._sections.damage(name, f"it has {len(frame)} rows, the file {self._n_obs}")
+        return frame
+
+    def load_var(self) -> pd.DataFrame:
+        """A fresh copy of the var that modalities share."""
+        buffer, name = self._var_bytes()
+        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+
+    def load_uns(self) -> dict[str, Any]:
+        """A fresh copy of uns."""
+        table = self._sections.table(SectionType.UNS, None, 0)
+        if table is None:
+            return {}
+        buffer, name = table
+        return self._sections.decoded(name, lambda: decode_uns(buffer, where=name))
+
+    def loaders(self, kind: str) -> dict[str, Callable[[], Any]]:
+        """For each key of obsm, varm, obsp or varp: a function that decodes a fresh copy."""
+        length = self._n_obs if kind.startswith("obs") else len(self.var_names())
+        return component_loaders(self._sections, kind, 0, "", length)
+
+    @property
+    def axis(self) -> int:
+        """MuData's axis."""
+        return self._sections.decoded("provenance", lambda: self._provenance.axis)
+
+    def obs_bytes(self) -> tuple[Any, str]:
+        """The encoded obs and the name of its section."""
+        if self._merged_obs is not None:
+            return self._merged_obs
+        table = self._sections.table(SectionType.OBS, SectionType.OBS_ROW_SHARD, 0)
+        if table is None:
+            raise self._sections.damage("obs", "the section is missing")
+        if self._sections.of(SectionType.OBS_ROW_SHARD, 0):
+            self._merged_obs = table  # joining row shards is done once
+        return table
+
+    def _var_bytes(self) -> tuple[Any, str]:
+        table = self._sections.table(SectionType.SHARED_VAR, None, 0)
+        if table is None:
+            raise self._sections.damage("var", "the section is missing")
+        return table

@@ -1,0 +1,66 @@
+"""A multimodal experiment as a MuData of its own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core.experiment._to_anndata import modality_to_anndata
+
+if TYPE_CHECKING:
+    import mudata
+
+    from scx_core.experiment._experiment import Experiment
+
+
+def to_mudata(experiment: Experiment, *, backed: bool) -> mudata.MuData:
+    """See `Experiment.to_mudata`."""
+    if not experiment.is_multimodal:
+        raise ValueError(f"{experiment.path} has a single modality: use `to_anndata()`")
+    try:
+        import mudata
+    except ImportError as error:
+        raise ImportError(
+            "to_mudata() needs mudata, which is not installed: `pip install mudata`"
+        ) from error
+    modalities = {
+        modality.name: modality_to_anndata(experiment, modality, backed=backed)
+        for modality in experiment.parts()
+    }
+    shared = experiment.shared
+    obs, var = shared.load_obs(), shared.load_var()
+    parts: dict[str, Any] = {
+        kind: {key: load() for key, load in shared.loaders(kind).items()}
+        for kind in ("obsm", "varm", "obsp", "varp")
+    }
+    maps: dict[str, dict[str, npt.NDArray[np.uint32]]] = {"obsmap": {}, "varmap": {}}
+    for modality in experiment.parts():
+        rows = modality.rows
+        if rows is not None:
+            maps["obsmap"][modality.name] = member_map(rows, len(obs))
+        columns = modality.columns(len(var))
+        if columns is not None:
+            maps["varmap"][modality.name] = member_map(columns, len(var))
+    with warnings.catch_warnings(), mudata.set_options(pull_on_update=False):
+        # repeated names were in the object that was written: its owner knows
+        warnings.simplefilter("ignore")
+        mdata = mudata.MuData(
+            modalities,
+            obs=obs,
+            var=var,
+            uns=shared.load_uns(),
+            axis=shared.axis,
+            **parts,
+            **maps,
+        )
+    return mdata
+
+
+def member_map(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint32]:
+    """MuData's map of an axis: the member at each of its places, from 1; 0 where there is none."""
+    members: npt.NDArray[np.uint32] = np.zeros(length, dtype=np.uint32)
+    members[positions] = np.arange(1, len(positions) + 1, dtype=np.uint32)
+    return members
