@@ -21,6 +21,7 @@ def draw(path: Path, converted: Converted, training: Training, labels: Labels) -
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     style: dict[Any, Any] = {
         "font.size": 10,
@@ -36,7 +37,7 @@ def draw(path: Path, converted: Converted, training: Training, labels: Labels) -
         "axes.spines.right": False,
     }
     with mpl.rc_context(style):
-        figure = Figure(figsize=(12, 3.9), layout="constrained")
+        figure = Figure(figsize=(12, 3.9), layout=ConstrainedLayoutEngine(wspace=0.05))
         FigureCanvasAgg(figure)
         loss_axes, accuracy_axes, size_axes = figure.subplots(
             1, 3, gridspec_kw={"width_ratios": [1.25, 1.25, 1]}
