@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,11 @@ class CsrOnDisk:
     def index_dtypes(self) -> IndexDtypes | None:
         return self.arrays.index_dtypes
 
+    @property
+    def n_values(self) -> int:
+        """Stored values."""
+        return self.arrays.n_values
+
     def row_blocks(self, block_bytes: int, *, first_row: int = 0) -> Iterator[CsrBlock]:
         for piece in self.arrays.pieces(block_bytes, first_major=first_row):
             yield CsrBlock(piece.indptr, piece.indices, piece.values)
@@ -78,6 +83,11 @@ class CscOnDisk:
     @property
     def index_dtypes(self) -> IndexDtypes | None:
         return self.arrays.index_dtypes
+
+    @property
+    def n_values(self) -> int:
+        """Stored values."""
+        return self.arrays.n_values
 
     def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
         n_rows, n_cols = self.shape
@@ -104,6 +114,12 @@ class DenseOnDisk:
     @property
     def dtype(self) -> np.dtype[Any]:
         return cast("np.dtype[Any]", self.dataset.dtype.newbyteorder("="))
+
+    @property
+    def n_values(self) -> int:
+        """Values that could be stored."""
+        n_rows, n_cols = self.shape
+        return n_rows * n_cols
 
     def row_blocks(self, block_bytes: int) -> Iterator[DenseBlock]:
         n_rows, n_cols = self.shape
@@ -181,7 +197,10 @@ class CastValues:
             yield replace(block, values=block.values.astype(self.dtype))
 
 
-def matrix_source(item: Group | Dataset, means: ReadingMeans) -> MatrixSource:
+OnDisk: TypeAlias = CsrOnDisk | CscOnDisk | DenseOnDisk
+
+
+def matrix_source(item: Group | Dataset, means: ReadingMeans) -> OnDisk:
     """The matrix of an AnnData in HDF5: a sparse group or a two-dimensional dataset.
 
     Raises

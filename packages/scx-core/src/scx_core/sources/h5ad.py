@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scx_core.sources.anndata_memory import modality_from_anndata
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
-from scx_core.sources.h5_matrices import ReadingMeans, matrix_source
+from scx_core.sources.h5_matrices import OnDisk, ReadingMeans, matrix_source
 from scx_core.sources.hdf5 import (
     Dataset,
     Group,
@@ -23,9 +23,6 @@ from scx_core.sources.hdf5 import (
     where,
 )
 from scx_core.writing._report import ScxWarning
-
-if TYPE_CHECKING:
-    import anndata
 
 KNOWN = {"X", "layers", "obs", "var", *ALIGNED, "uns", "raw"}
 
@@ -46,8 +43,10 @@ def h5ad_content(
     with open_hdf5(path, "from_h5ad", "an .h5ad file") as file:
         _refuse_other_kinds(path, file)
         check_filters(file)
+        name_what_is_left(file)
         adata = read_without_matrices(file)
-        modality = modality_on_disk(file, adata, means, layers=layers)
+        modality = modality_from_anndata(adata)
+        matrices_on_disk(modality, file, adata.shape, means, layers=layers)
         yield ExperimentContent(
             obs=adata.obs,
             modalities={"": modality},
@@ -55,22 +54,18 @@ def h5ad_content(
         )
 
 
-def modality_on_disk(
+def matrices_on_disk(
+    content: ModalityContent,
     group: Group,
-    adata: anndata.AnnData,
+    shape: tuple[int, int],
     means: ReadingMeans,
     *,
     layers: Sequence[str] | None,
-    label: str = "",
-) -> ModalityContent:
-    """All of an AnnData in HDF5 but its obs; `adata` is what was read of it without matrices."""
-    _name_what_is_left(group)
-    content = modality_from_anndata(adata, label=label)
-    shape = adata.shape
+) -> None:
+    """Give `content` the matrices of the AnnData in `group`: X, the chosen layers, and raw."""
     content.X = _matrix_at(group, "X", shape, means)
     content.layers = _layers(group, shape, layers, means)
     _add_raw(content, group, shape[0], means)
-    return content
 
 
 def layer_names(group: Group) -> list[str]:
@@ -85,7 +80,8 @@ def _refuse_other_kinds(path: Path, file: Group) -> None:
         raise ValueError(f"{path} is not an .h5ad file: {advice(path, 'from_h5ad')}")
 
 
-def _name_what_is_left(group: Group) -> None:
+def name_what_is_left(group: Group) -> None:
+    """Warn of elements that AnnData does not know."""
     left = [name for name in group if name not in KNOWN and not name.startswith("raw.")]
     if left:
         warnings.warn(
@@ -105,12 +101,11 @@ def _layers(
         if name not in present:
             raise KeyError(f"layers: there is no layer {name!r}; there are {present}")
     # listed by name, so that a slash in a name is no path
-    sources = {
+    return {
         name: checked_shape(item, matrix_source(item, means), shape)
         for name, item in _members(group, "layers")
         if name in chosen
     }
-    return sources
 
 
 def _members(group: Group, name: str) -> list[tuple[str, Group | Dataset]]:
@@ -119,7 +114,7 @@ def _members(group: Group, name: str) -> list[tuple[str, Group | Dataset]]:
 
 def _matrix_at(
     group: Group, name: str, shape: tuple[int, int], means: ReadingMeans
-) -> MatrixSource | None:
+) -> OnDisk | None:
     item = group.get(name)
     if item is None or is_null(item):
         return None
@@ -131,9 +126,7 @@ def is_null(item: Group | Dataset) -> bool:
     return is_dataset(item) and (item.shape is None or attribute(item, "encoding-type") == "null")
 
 
-def checked_shape(
-    item: Group | Dataset, source: MatrixSource, shape: tuple[int, int]
-) -> MatrixSource:
+def checked_shape(item: Group | Dataset, source: OnDisk, shape: tuple[int, int]) -> OnDisk:
     """`source`, once it is known to have `shape`."""
     if source.shape != shape:
         raise ValueError(
