@@ -54,6 +54,57 @@ def write_json(
     path.write_text(json.dumps(document, indent=2) + "\n")
 
 
+DOCS_BEGIN, DOCS_END = "<!-- figures:begin -->\n", "<!-- figures:end -->"
+
+
+def update_docs(
+    page: Path, machine: dict[str, Any], commit: str, results: Sequence[Result]
+) -> None:
+    """Replace the block of figures in the documentation page.
+
+    Raises ValueError when the page has no such block; the page then stays as it is.
+    """
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(DOCS_BEGIN)
+    _, end, after = rest.partition(DOCS_END)
+    if not begin or not end:
+        raise ValueError(f"{page} lacks the marks {DOCS_BEGIN.strip()} and {DOCS_END}")
+    block = format_markdown(machine, commit, results)
+    page.write_text(f"{before}{begin}{block}\n{end}{after}", encoding="utf-8")
+
+
+def format_markdown(machine: dict[str, Any], commit: str, results: Sequence[Result]) -> str:
+    """The machine, a table for each benchmark, and the versions of what was compared."""
+    lines = [
+        f"Measured at commit `{commit}` on: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['ram_gib']} GiB, {machine['system']}, Python {machine['python']}.",
+    ]
+    for result in results:
+        lines += ["", f"### {result.name}", "", "| | median | min | max | unit | wanted |"]
+        lines.append("|---|---:|---:|---:|---|---|")
+        for figure in result.figures:
+            *cells, state = _row(figure)
+            cells[-1] += f" {state.lower()}" if state else ""
+            lines.append(f"| {' | '.join(cells)} |")
+        versions = _versions(result)
+        if versions:
+            lines += ["", f"Versions: {versions}."]
+        for name, reason in result.skipped.items():
+            lines += ["", f"Without {name}: {reason}."]
+    return "\n".join(lines)
+
+
+def _versions(result: Result) -> str:
+    """The packages of all loaders, each version once."""
+    found = {
+        (name, version)
+        for facts in result.facts.values()
+        if isinstance(facts, dict)
+        for name, version in facts.get("versions", {}).items()
+    }
+    return ", ".join(f"{name} {version}" for name, version in sorted(found))
+
+
 def _row(figure: Figure) -> list[str]:
     spread = figure.spread
     several = spread.n > 1

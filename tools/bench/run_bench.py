@@ -48,6 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
     settings = {"quick": options.quick, "peers": setup.peers}
     report.write_json(options.json, machine, commit, settings, results)
     print(f"kept in {options.json}")
+    if options.docs:
+        page = root / "docs" / "performance.md"
+        report.update_docs(page, machine, commit, results)
+        print(f"figures put into {page}")
     missed = [figure.name for result in results for figure in result.figures if figure.met is False]
     if missed:
         print(f"missed: {', '.join(missed)}")
@@ -71,7 +75,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=root / "bench-out" / "bench.json", help="where to keep figures"
     )
+    parser.add_argument(
+        "--docs", action="store_true", help="put the figures into docs/performance.md"
+    )
     options = parser.parse_args(arguments)
+    if options.docs and (options.quick or options.names or options.h5ad):
+        parser.error("--docs wants a full run: all benchmarks, not --quick, no --h5ad")
     for name in options.names:
         if name not in BENCHMARKS:
             parser.error(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")

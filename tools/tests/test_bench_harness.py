@@ -64,6 +64,26 @@ def test_report(tmp_path: Path) -> None:
     assert figures[0]["spread"]["median"] == pytest.approx(8.55e8)
 
 
+def test_docs_get_the_figures_and_keep_the_rest(tmp_path: Path) -> None:
+    machine = {"cpu": "C", "cores": 2, "ram_gib": 4.0, "system": "S", "python": "3.11"}
+    result = Result("train", facts={"scx": {"versions": {"numpy": "2.1"}}})
+    result.add("scx", [10.0, 30.0], "cells/s", Limit("at least", 5))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.DOCS_BEGIN}old\n{report.DOCS_END}\nafter\n")
+    report.update_docs(page, machine, "abc", [result])
+    text = page.read_text()
+    assert text.startswith(f"before\n{report.DOCS_BEGIN}Measured at commit `abc`")
+    assert text.endswith(f"{report.DOCS_END}\nafter\n")
+    assert "| scx | 20 | 10 | 30 | cells/s | >= 5 met |" in text
+    assert "numpy 2.1" in text
+    assert "old" not in text
+    bare = tmp_path / "bare.md"
+    bare.write_text("nothing here")
+    with pytest.raises(ValueError, match="lacks the marks"):
+        report.update_docs(bare, machine, "abc", [result])
+    assert bare.read_text() == "nothing here"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
