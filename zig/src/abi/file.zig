@@ -134,7 +134,7 @@ fn getSection(file_handle: ?*FileHandle, section_index: u32, info_out: ?*Section
     try checkSectionIndex(file, section_index, report);
 
     const section = &file.sections[section_index];
-    info.section_type = @intFromEnum(section.section_type);
+    info.section_type = @backingInt(section.section_type);
     info.modality_id = section.modality_id;
     info.name_bytes = @intCast(section.name.len);
     info.name = section.name.ptr;
@@ -217,7 +217,7 @@ fn findSection(
     const type_byte = std.math.cast(u8, section_type);
     const modality_byte = std.math.cast(u8, modality_id);
     if (type_byte != null and modality_byte != null) {
-        if (file.find(@enumFromInt(type_byte.?), modality_byte.?, name_text)) |index| {
+        if (file.find(@fromBackingInt(type_byte.?), modality_byte.?, name_text)) |index| {
             out.* = index;
             return;
         }

@@ -15,7 +15,7 @@ const Status = errors.Status;
 pub const AbiError = errors.AbiError;
 /// Of all that lives behind the ABI.
 pub const allocator = std.heap.c_allocator;
-pub const ok: i32 = @intFromEnum(Status.ok);
+pub const ok: i32 = @backingInt(Status.ok);
 
 /// `scx_file`
 pub const FileHandle = struct {
@@ -57,7 +57,7 @@ pub fn answer(result: Failure!void, report: *const Report, error_out: ?*AbiError
         return ok;
     } else |failure| {
         report.exportTo(failure, error_out);
-        return @intFromEnum(Status.of(failure));
+        return @backingInt(Status.of(failure));
     }
 }
 

@@ -110,7 +110,7 @@ fn addSection(
     const bytes: []const u8 = if (length == 0) &.{} else (try handle.required([*]const u8, data, "data", report))[0..length];
     try own.writer.addSection(.{
         .name = try handle.text(name, "name", report),
-        .section_type = @enumFromInt(try byte(section_type, "section_type", report)),
+        .section_type = @fromBackingInt(try byte(section_type, "section_type", report)),
         .modality_id = try byte(modality_id, "modality_id", report),
     }, bytes, report);
 }

@@ -158,7 +158,7 @@ fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report
         .name = name,
         .offset = try cursor.int(u64),
         .length = try cursor.int(u64),
-        .section_type = @enumFromInt(try cursor.int(u8)),
+        .section_type = @fromBackingInt(try cursor.int(u8)),
         .blake3 = (try cursor.take(hash_bytes))[0..hash_bytes].*,
         .modality_id = 0,
         .stats = null,
@@ -248,7 +248,7 @@ fn checkStats(section: *const Section, n_obs: u64, report: *Report) Failure!void
     const cells = @as(u128, stats.row_end - stats.row_start) * (stats.col_end - stats.col_start);
     if (stats.nnz > cells) {
         return report.fail(error.Corrupt, "the catalog gives shard '{f}' {d} stored values in {d} x {d} places", .{
-            errors.escaped(section.name),        stats.nnz,
+            errors.escaped(section.name),    stats.nnz,
             stats.row_end - stats.row_start, stats.col_end - stats.col_start,
         });
     }
@@ -318,7 +318,7 @@ fn writeEntry(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Err
     try writer.writeAll(section.name);
     try writer.writeInt(u64, section.offset, .little);
     try writer.writeInt(u64, section.length, .little);
-    try writer.writeByte(@intFromEnum(section.section_type));
+    try writer.writeByte(@backingInt(section.section_type));
     try writer.writeAll(&section.blake3);
     try writer.writeByte(section.modality_id);
     if (section.stats) |stats| {
@@ -339,4 +339,178 @@ fn writeStats(writer: *std.Io.Writer, stats: *const ShardStats) std.Io.Writer.Er
     try writer.writeInt(u32, stats.value_max, .little);
     try writer.writeInt(u64, stats.value_sum, .little);
     try writer.writeByte(0); // no indexed columns are written
+}
+
+// ---- tests ----
+
+const testing = std.testing;
+
+/// Entries of every version, packed by hand.
+const Packer = struct {
+    bytes: std.ArrayList(u8) = .empty,
+
+    fn int(packer: *Packer, comptime T: type, value: T) void {
+        var buffer: [@sizeOf(T)]u8 = undefined;
+        std.mem.writeInt(T, &buffer, value, .little);
+        packer.bytes.appendSlice(testing.allocator, &buffer) catch unreachable;
+    }
+
+    fn start(packer: *Packer, version: u16, n_obs: u64, n_entries: u32) void {
+        packer.int(u16, version);
+        packer.int(u64, 6);
+        packer.int(u64, 0);
+        packer.int(u64, n_obs);
+        packer.int(u32, n_entries);
+    }
+
+    fn entry(packer: *Packer, version: u16, name: []const u8, range: layout.Range, section_type: u8, stats: []const u64) void {
+        packer.int(u16, @intCast(name.len));
+        packer.bytes.appendSlice(testing.allocator, name) catch unreachable;
+        packer.int(u64, range.offset);
+        packer.int(u64, range.length);
+        packer.int(u8, section_type);
+        packer.bytes.appendSlice(testing.allocator, &@as([hash_bytes]u8, @splat(0xAB))) catch unreachable;
+        if (version >= 2) packer.int(u8, 0);
+        if (stats.len == 0) return packer.int(u16, 0);
+        packer.int(u16, @intCast(stats.len * 8 + 17));
+        for (stats) |value| packer.int(u64, value); // the ranges and nnz
+        packer.int(u32, 1);
+        packer.int(u32, 9);
+        packer.int(u64, 20);
+        packer.int(u8, 0);
+    }
+
+    fn seal(packer: *Packer) []const u8 {
+        var hash: [hash_bytes]u8 = undefined;
+        Blake3.hash(packer.bytes.items, &hash, .{});
+        packer.bytes.appendSlice(testing.allocator, &hash) catch unreachable;
+        return packer.bytes.items;
+    }
+
+    fn deinit(packer: *Packer) void {
+        packer.bytes.deinit(testing.allocator);
+    }
+};
+
+const test_context: Context = .{ .file_bytes = 10_000, .catalog_range = .{ .offset = 9000, .length = 1000 }, .n_vars = 50 };
+
+test "versions 1 to 4 are read" {
+    for (1..5) |number| {
+        const version: u16 = @intCast(number);
+        var packer: Packer = .{};
+        defer packer.deinit();
+        packer.start(version, 20, 3);
+        const csr: []const u64 = if (version == 1) &.{ 0, 20, 77 } else &.{ 0, 20, 0, 50, 77 };
+        const csc: []const u64 = if (version == 1) &.{ 10, 30, 5 } else &.{ 0, 20, 10, 30, 5 };
+        packer.entry(version, "obs", .{ .offset = 4352, .length = 9 }, 0, &.{});
+        packer.entry(version, "X_shard_0", .{ .offset = 4368, .length = 16 }, 4, csr);
+        packer.entry(version, "X_csc_0", .{ .offset = 4384, .length = 16 }, 5, csc);
+        if (version == 4) {
+            packer.int(u64, 3);
+            packer.int(u64, 2);
+        }
+        var report: Report = .{};
+        var catalog = try parse(testing.allocator, packer.seal(), test_context, &report);
+        defer catalog.deinit(testing.allocator);
+        try testing.expectEqual(@as(u64, 6), catalog.manifest_sequence);
+        try testing.expectEqual(null, catalog.sections[0].stats);
+        const rows = catalog.sections[1].stats.?;
+        try testing.expectEqual([5]u64{ 0, 20, 0, 50, 77 }, [5]u64{ rows.row_start, rows.row_end, rows.col_start, rows.col_end, rows.nnz });
+        const columns = catalog.sections[2].stats.?;
+        try testing.expectEqual([5]u64{ 0, 20, 10, 30, 5 }, [5]u64{ columns.row_start, columns.row_end, columns.col_start, columns.col_end, columns.nnz });
+        try testing.expectEqual(@as(u64, if (version == 4) 3 else 0), catalog.data_generation);
+    }
+}
+
+test "what is written is read back" {
+    const stats: ShardStats = .{ .row_start = 1, .row_end = 20, .col_start = 0, .col_end = 50, .nnz = 99, .value_min = 2, .value_max = 7, .value_sum = 1 << 40 };
+    const sections = [_]Section{
+        .{ .name = "obs", .offset = 4352, .length = 3, .section_type = .obs_row_shard, .modality_id = 0, .blake3 = @splat(1), .stats = null },
+        .{ .name = "layer/\xc3\xa9", .offset = 4360, .length = 30, .section_type = .layer_csr_shard, .modality_id = 3, .blake3 = @splat(2), .stats = stats },
+    };
+    try testing.expectEqual(@as(u16, 3), versionFor(&sections));
+    try testing.expectEqual(@as(u16, 2), versionFor(sections[1..]));
+    const bytes = try serialize(testing.allocator, &sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    defer testing.allocator.free(bytes);
+    var report: Report = .{};
+    var catalog = try parse(testing.allocator, bytes, test_context, &report);
+    defer catalog.deinit(testing.allocator);
+    try testing.expectEqualDeep(@as([]const Section, &sections), catalog.sections);
+    try testing.checkAllAllocationFailures(testing.allocator, serializeAndParse, .{&sections});
+}
+
+fn serializeAndParse(allocator: Allocator, sections: []const Section) !void {
+    const bytes = try serialize(allocator, sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    defer allocator.free(bytes);
+    var report: Report = .{};
+    var catalog = try parse(allocator, bytes, test_context, &report);
+    catalog.deinit(allocator);
+}
+
+test "a catalog that contradicts itself is refused" {
+    const Case = struct { range: layout.Range, section_type: u8 = 0, stats: []const u64 = &.{}, failure: Failure = error.Corrupt };
+    const inside: layout.Range = .{ .offset = 4352, .length = 8 };
+    const cases = [_]Case{
+        .{ .range = .{ .offset = 4360, .length = 10_000 }, .failure = error.Truncated },
+        .{ .range = .{ .offset = 1 << 63, .length = 1 << 63 } },
+        .{ .range = .{ .offset = 0, .length = 8 } }, // the header
+        .{ .range = .{ .offset = 4353, .length = 8 } }, // not a multiple of 8
+        .{ .range = .{ .offset = 8992, .length = 9 } }, // reaches into the catalog
+        .{ .range = inside, .section_type = 4, .stats = &.{ 4, 3, 0, 50, 0 } },
+        .{ .range = inside, .section_type = 4, .stats = &.{ 0, 21, 0, 50, 0 } },
+        .{ .range = inside, .section_type = 4, .stats = &.{ 0, 20, 9, 8, 0 } },
+        .{ .range = inside, .section_type = 4, .stats = &.{ 0, 20, 0, 50, 1001 } },
+        .{ .range = inside, .section_type = 4, .stats = &.{ 0, 20, 0 } }, // cut off
+        .{ .range = inside, .section_type = 4, .stats = &.{ 0, 20, 0, 50, 0, 7 } }, // too long
+    };
+    for (cases) |case| {
+        var packer: Packer = .{};
+        defer packer.deinit();
+        packer.start(2, 20, 1);
+        packer.entry(2, "a", case.range, case.section_type, case.stats);
+        var report: Report = .{};
+        try testing.expectError(case.failure, parse(testing.allocator, packer.seal(), test_context, &report));
+        try testing.expect(report.message_length > 0);
+        try testing.expectEqualStrings("a", report.section[0..report.section_length]);
+    }
+}
+
+test "counts and lengths beyond the bytes there are refused before they are used" {
+    for ([_]u32{ 2, 1000, std.math.maxInt(u32) }) |n_entries| {
+        var packer: Packer = .{};
+        defer packer.deinit();
+        packer.start(2, 20, n_entries);
+        packer.entry(2, "a", .{ .offset = 4352, .length = 8 }, 0, &.{});
+        var report: Report = .{};
+        try testing.expectError(error.Corrupt, parse(testing.allocator, packer.seal(), test_context, &report));
+    }
+    var future: Packer = .{};
+    defer future.deinit();
+    future.start(5, 20, 0);
+    var report: Report = .{};
+    try testing.expectError(error.Unsupported, parse(testing.allocator, future.seal(), test_context, &report));
+    try testing.expectError(error.Corrupt, parse(testing.allocator, "short", test_context, &report));
+}
+
+test "any byte may be changed under a fitting hash: no crash, no leak" {
+    const stats: ShardStats = .{ .row_start = 0, .row_end = 20, .col_start = 0, .col_end = 50, .nnz = 99 };
+    const sections = [_]Section{
+        .{ .name = "obs", .offset = 4352, .length = 3, .section_type = .obs, .modality_id = 0, .blake3 = @splat(1), .stats = null },
+        .{ .name = "X", .offset = 4360, .length = 30, .section_type = .csr_shard, .modality_id = 0, .blake3 = @splat(2), .stats = stats },
+    };
+    const bytes = try serialize(testing.allocator, &sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    defer testing.allocator.free(bytes);
+    const body = bytes[0 .. bytes.len - hash_bytes];
+    for (body) |*byte| {
+        const original = byte.*;
+        defer byte.* = original;
+        for ([_]u8{ 0x01, 0x80, 0xFF }) |mask| {
+            byte.* = original ^ mask;
+            Blake3.hash(body, bytes[body.len..], .{});
+            var report: Report = .{};
+            var catalog = parse(testing.allocator, bytes, test_context, &report) catch continue;
+            for (catalog.sections) |*section| try testing.expect(section.range().isInside(layout.sections_offset, test_context.file_bytes));
+            catalog.deinit(testing.allocator);
+        }
+    }
 }

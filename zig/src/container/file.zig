@@ -23,9 +23,11 @@ const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
 const platform = @import("platform.zig");
+const section_index = @import("section_index.zig");
 const SectionType = @import("section_types.zig").SectionType;
 const Failure = errors.Failure;
 const Report = errors.Report;
+const SectionIndex = section_index.SectionIndex;
 
 pub const Section = catalog_format.Section;
 pub const ShardStats = catalog_format.ShardStats;
@@ -49,7 +51,7 @@ pub const File = struct {
     open_flags: OpenFlags,
     /// Of the process that opened it.
     process_id: u32,
-    index: Index,
+    index: SectionIndex,
     marks: []std.atomic.Value(Mark),
 
     const Mark = enum(u8) { unchecked, good, bad };
@@ -122,26 +124,26 @@ pub const File = struct {
         return file.index.get(.{ .section_type = section_type, .modality_id = modality_id, .name = name });
     }
 
-    pub fn sectionBytes(file: *const File, section_index: u32) []const u8 {
-        return slice(file.bytes, file.sections[section_index].range());
+    pub fn sectionBytes(file: *const File, index: u32) []const u8 {
+        return slice(file.bytes, file.sections[index].range());
     }
 
     /// Compares a section's bytes with the hash in the catalog.
-    pub fn verifySection(file: *File, section_index: u32, report: *Report) Failure!void {
-        const section = &file.sections[section_index];
+    pub fn verifySection(file: *File, index: u32, report: *Report) Failure!void {
+        const section = &file.sections[index];
         var hash: [catalog_format.hash_bytes]u8 = undefined;
-        Blake3.hash(file.sectionBytes(section_index), &hash, .{});
+        Blake3.hash(file.sectionBytes(index), &hash, .{});
         const good = std.mem.eql(u8, &hash, &section.blake3);
-        file.marks[section_index].store(if (good) .good else .bad, .release);
+        file.marks[index].store(if (good) .good else .bad, .release);
         if (!good) return damaged(section, report);
     }
 
     /// The same, but a section that was hashed before is not hashed again.
-    pub fn verifyOnce(file: *File, section_index: u32, report: *Report) Failure!void {
-        return switch (file.marks[section_index].load(.acquire)) {
+    pub fn verifyOnce(file: *File, index: u32, report: *Report) Failure!void {
+        return switch (file.marks[index].load(.acquire)) {
             .good => {},
-            .bad => damaged(&file.sections[section_index], report),
-            .unchecked => file.verifySection(section_index, report),
+            .bad => damaged(&file.sections[index], report),
+            .unchecked => file.verifySection(index, report),
         };
     }
 
@@ -224,37 +226,187 @@ fn findModalityTable(sections: []const Section) ?*const Section {
     return null;
 }
 
-// ---- lookup ----
+fn buildIndex(allocator: Allocator, sections: []const Section, report: *Report) Failure!SectionIndex {
+    var duplicate: u32 = undefined;
+    return section_index.build(allocator, sections, &duplicate) catch |failure| switch (failure) {
+        error.OutOfMemory => error.OutOfMemory,
+        error.Duplicate => {
+            const name = sections[duplicate].name;
+            report.setSection(name);
+            return report.fail(error.Corrupt, "the catalog lists section '{f}' twice", .{errors.escaped(name)});
+        },
+    };
+}
 
-const Key = struct { section_type: SectionType, modality_id: u8, name: []const u8 };
+// ---- tests ----
 
-const KeyContext = struct {
-    pub fn hash(_: KeyContext, key: Key) u64 {
-        const seed = @as(u64, @intFromEnum(key.section_type)) << 8 | key.modality_id;
-        return std.hash.Wyhash.hash(seed, key.name);
-    }
+const testing = std.testing;
+const testing_files = @import("testing_files.zig");
 
-    pub fn eql(_: KeyContext, a: Key, b: Key) bool {
-        return a.section_type == b.section_type and a.modality_id == b.modality_id and std.mem.eql(u8, a.name, b.name);
-    }
-};
+fn releaseParsed(file: *File, allocator: Allocator) void {
+    allocator.free(file.marks);
+    file.index.deinit(allocator);
+    allocator.free(file.modalities);
+    file.catalog.deinit(allocator);
+}
 
-const Index = std.HashMapUnmanaged(Key, u32, KeyContext, std.hash_map.default_max_load_percentage);
+/// Header fields that no reader depends on; everything else must be noticed when it changes.
+fn isHarmless(offset: usize) bool {
+    return switch (offset) {
+        4, 5 => true, // format_version: each shard says itself how it is built
+        44...51 => true, // hints
+        60, 61 => true, // the root catalog's length, within its bounds
+        100...107 => true, // file_checksum: compared by validation
+        144...layout.sections_offset - 1 => true, // reserved, and the root catalog
+        else => false,
+    };
+}
 
-fn buildIndex(allocator: Allocator, sections: []const Section, report: *Report) Failure!Index {
-    var index: Index = .empty;
-    errdefer index.deinit(allocator);
+test "a flipped byte anywhere gives an error or the same list of sections" {
+    inline for (.{ .single, .multimodal }) |kind| {
+        var folder: testing_files.Folder = .create();
+        defer folder.remove();
+        var report: Report = .{};
+        try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), kind, &report);
+        const written = try folder.read("a.scx");
+        defer testing.allocator.free(written);
+        const bytes = try testing_files.aligned(testing.allocator, written);
+        defer testing.allocator.free(bytes);
+        var original: File = try .parse(testing.allocator, bytes, &report);
+        defer releaseParsed(&original, testing.allocator);
+        const sections_end = original.header.full_catalog_offset;
 
-    const count = std.math.cast(u32, sections.len) orelse return error.Limit;
-    try index.ensureTotalCapacity(allocator, count);
-    for (sections, 0..) |*section, position| {
-        const key: Key = .{ .section_type = section.section_type, .modality_id = section.modality_id, .name = section.name };
-        const entry = index.getOrPutAssumeCapacity(key);
-        if (entry.found_existing) {
-            report.setSection(section.name);
-            return report.fail(error.Corrupt, "the catalog lists section '{f}' twice", .{errors.escaped(section.name)});
+        for (0..bytes.len) |offset| {
+            for ([_]u8{ 0x01, 0x80, 0xFF }) |mask| {
+                bytes[offset] ^= mask;
+                defer bytes[offset] ^= mask;
+                var changed: File = File.parse(testing.allocator, bytes, &report) catch |failure| {
+                    try testing.expect(failure == error.Corrupt or failure == error.Truncated or failure == error.Unsupported);
+                    continue;
+                };
+                defer releaseParsed(&changed, testing.allocator);
+                const in_section = offset >= layout.sections_offset and offset < sections_end;
+                try testing.expect(in_section or isHarmless(offset));
+                try testing.expectEqual(original.header.n_obs, changed.header.n_obs);
+                try testing.expectEqual(original.header.n_vars, changed.header.n_vars);
+                try testing.expectEqualDeep(original.sections, changed.sections);
+                try testing.expectEqualDeep(original.modalities, changed.modalities);
+            }
         }
-        entry.value_ptr.* = @intCast(position);
     }
-    return index;
+}
+
+test "a flipped byte in a section is found by its hash and by the checksum" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .single, &report);
+    const bytes = try folder.read("a.scx");
+    defer testing.allocator.free(bytes);
+    {
+        const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{ .verify = true }, &report);
+        defer file.close();
+        for (0..file.sections.len) |index| try file.verifyOnce(@intCast(index), &report);
+        try file.verifyChecksum(&report);
+    }
+    bytes[layout.sections_offset + 2] ^= 0x10; // in obs
+    try folder.put("b.scx", bytes);
+    const file: *File = try .open(testing.allocator, folder.path("b.scx"), .{}, &report);
+    defer file.close();
+    const obs = file.find(.obs, 0, "obs").?;
+    for (0..2) |_| try testing.expectError(error.Corrupt, file.verifyOnce(obs, &report));
+    try testing.expectEqualStrings("obs", report.section[0..report.section_length]);
+    try testing.expectError(error.Corrupt, file.verifyChecksum(&report));
+    try file.verifyOnce(file.find(.csr_shard, 0, "X_shard_0").?, &report);
+}
+
+test "a file cut anywhere is refused" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .multimodal, &report);
+    const written = try folder.read("a.scx");
+    defer testing.allocator.free(written);
+    const bytes = try testing_files.aligned(testing.allocator, written);
+    defer testing.allocator.free(bytes);
+    for (1..bytes.len) |length| {
+        try testing.expectError(error.Truncated, File.parse(testing.allocator, bytes[0..length], &report));
+    }
+    // What an interrupted append leaves behind the catalog does no harm.
+    const longer = try testing.allocator.alignedAlloc(u8, .fromByteUnits(platform.page_bytes_min), bytes.len + 100);
+    defer testing.allocator.free(longer);
+    @memset(longer, 0x55);
+    @memcpy(longer[0..bytes.len], bytes);
+    var file: File = try .parse(testing.allocator, longer, &report);
+    releaseParsed(&file, testing.allocator);
+}
+
+fn openAndClose(allocator: Allocator, path: []const u8) !void {
+    var report: Report = .{};
+    const file: *File = try .open(allocator, path, .{}, &report);
+    file.close();
+}
+
+test "opening fails cleanly at every allocation" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const path = folder.path("a.scx");
+    try testing_files.writeSmall(testing.allocator, path, .multimodal, &report);
+    try testing.checkAllAllocationFailures(testing.allocator, openAndClose, .{path});
+}
+
+test "what is listed of a multimodal file" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .multimodal, &report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing.expectEqual(@as(usize, 2), file.modalities.len);
+    try testing.expectEqualStrings("atac", file.modalities[1].name);
+    try testing.expectEqual(@as(u64, 10), file.modalities[1].nnz);
+    try testing.expectEqual(@as(u32, 2), file.modalities[0].n_csr_shards);
+    try testing.expectEqual(@as(u64, 19), file.header.nnz);
+    try testing.expectEqual(@as(u32, 1), file.unknownSectionCount());
+    try testing.expectEqual(null, file.find(.csr_shard, 0, "X_shard_0"));
+    const index = file.find(.csr_shard, 2, "X_shard_0").?;
+    try testing.expect(std.mem.endsWith(u8, file.sectionBytes(index), "third"));
+    try testing.expect(file.find(.modality_table, 0, "modality_table") != null);
+}
+
+test "what is no file is refused by its kind" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try folder.put("empty", "");
+    try folder.put("text", "this is no such file");
+    const Case = struct { []const u8, Failure, platform.Errno };
+    for ([_]Case{
+        .{ "missing", error.InputOutput, .no_entry },
+        .{ "", error.InputOutput, .is_folder },
+        .{ "empty", error.Truncated, @fromBackingInt(0) },
+        .{ "text", error.Corrupt, @fromBackingInt(0) },
+    }) |case| {
+        const name, const failure, const errno = case;
+        report = .{};
+        try testing.expectError(failure, File.open(testing.allocator, folder.path(name), .{}, &report));
+        try testing.expectEqual(@backingInt(errno), report.os_error);
+        try testing.expect(report.message_length > 0);
+    }
+    try testing.expectError(error.BadArgument, File.open(testing.allocator, "", .{}, &report));
+    try testing.expectError(error.BadArgument, File.open(testing.allocator, "a\x00b", .{}, &report));
+    try testing.expectError(error.BadArgument, File.open(testing.allocator, "a", @bitCast(@as(u32, 2)), &report));
+}
+
+test "a reader keeps the content it opened when the file is replaced" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .single, &report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .multimodal, &report);
+    try file.verifyChecksum(&report);
+    try testing.expectEqual(@as(usize, 0), file.modalities.len);
 }

@@ -12,6 +12,8 @@ const std = @import("std");
 const builtin = @import("builtin");
 const assert = std.debug.assert;
 const errors = @import("../errors.zig");
+const section_types = @import("section_types.zig");
+const SectionType = section_types.SectionType;
 const Failure = errors.Failure;
 const Report = errors.Report;
 
@@ -102,14 +104,14 @@ comptime {
     assert(@sizeOf(Header) == header_bytes);
     assert(@alignOf(Header) == 1);
     for (.{
-        .{ "magic", 0 },                  .{ "format_version", 4 },         .{ "header_length", 6 },
-        .{ "flags", 8 },                  .{ "n_obs", 12 },                 .{ "n_vars", 20 },
-        .{ "nnz", 28 },                   .{ "n_csr_shards", 36 },          .{ "n_csc_shards", 40 },
-        .{ "shard_target_rows", 44 },     .{ "codec_id", 48 },              .{ "index_dtype", 49 },
-        .{ "endian", 50 },                .{ "reserved_byte", 51 },         .{ "root_catalog_offset", 52 },
-        .{ "root_catalog_length", 60 },   .{ "full_catalog_offset", 68 },   .{ "full_catalog_length", 76 },
-        .{ "manifest_sequence", 84 },     .{ "prev_catalog_offset", 92 },   .{ "file_checksum", 100 },
-        .{ "front_catalog_offset", 108 }, .{ "front_catalog_length", 116 }, .{ "n_modalities", 124 },
+        .{ "magic", 0 },                   .{ "format_version", 4 },          .{ "header_length", 6 },
+        .{ "flags", 8 },                   .{ "n_obs", 12 },                  .{ "n_vars", 20 },
+        .{ "nnz", 28 },                    .{ "n_csr_shards", 36 },           .{ "n_csc_shards", 40 },
+        .{ "shard_target_rows", 44 },      .{ "codec_id", 48 },               .{ "index_dtype", 49 },
+        .{ "endian", 50 },                 .{ "reserved_byte", 51 },          .{ "root_catalog_offset", 52 },
+        .{ "root_catalog_length", 60 },    .{ "full_catalog_offset", 68 },    .{ "full_catalog_length", 76 },
+        .{ "manifest_sequence", 84 },      .{ "prev_catalog_offset", 92 },    .{ "file_checksum", 100 },
+        .{ "front_catalog_offset", 108 },  .{ "front_catalog_length", 116 },  .{ "n_modalities", 124 },
         .{ "modality_table_offset", 128 }, .{ "modality_table_length", 136 }, .{ "reserved", 144 },
     }) |place| {
         assert(@offsetOf(Header, place[0]) == place[1]);
@@ -137,8 +139,9 @@ pub const Range = struct {
     }
 };
 
+/// Where a section may start, at or behind `offset`.
 pub fn alignSection(offset: u64) error{Overflow}!u64 {
-    return std.mem.alignForward(u64, try std.math.add(u64, offset, 0), section_alignment);
+    return (try std.math.add(u64, offset, section_alignment - 1)) / section_alignment * section_alignment;
 }
 
 /// Reads the header and checks all that can be checked without the catalog.
@@ -217,39 +220,85 @@ fn checkRange(comptime what: []const u8, range: Range, file_bytes: u64, report: 
 
 // ---- root catalog ----
 
-pub const RootGroup = struct {
-    section_type: u8,
-    first_offset: u64,
-    total_length: u64,
-    n_sections: u32,
-    nnz: u64,
-};
-
 const root_group_bytes = 53;
 const root_summary_bytes = 32;
-pub const root_groups_max = (root_catalog_bytes_max - 2) / root_group_bytes;
+/// Defined types and those of vendors together are fewer than fit.
+const root_groups_max = (root_catalog_bytes_max - 2) / root_group_bytes;
 
 comptime {
     assert(root_group_bytes == 1 + 8 + 8 + 4 + root_summary_bytes);
+    const defined = @typeInfo(SectionType).@"enum".field_names.len;
+    assert(defined + section_types.vendor_last - section_types.vendor_first + 1 <= root_groups_max);
 }
 
-/// Fills the padded root catalog and gives the bytes that are in use.
-pub fn writeRootCatalog(groups: []const RootGroup, target: *[root_catalog_bytes_max]u8) u64 {
-    assert(groups.len <= root_groups_max);
-    target.* = @splat(0);
-    var writer: std.Io.Writer = .fixed(target);
-    writeRootGroups(groups, &writer) catch unreachable; // bounded by root_groups_max
-    return writer.end;
-}
+/// Sections by type, in the order of the types' numbers: for a quick look at a file, reading never needs it.
+pub const RootGroups = struct {
+    groups: [256]Group = @splat(.{}),
 
-fn writeRootGroups(groups: []const RootGroup, writer: *std.Io.Writer) std.Io.Writer.Error!void {
-    try writer.writeInt(u16, @intCast(groups.len), .little);
-    for (groups) |group| {
-        try writer.writeByte(group.section_type);
-        try writer.writeInt(u64, group.first_offset, .little);
-        try writer.writeInt(u64, group.total_length, .little);
-        try writer.writeInt(u32, group.n_sections, .little);
-        try writer.writeInt(u64, group.nnz, .little);
-        try writer.splatByteAll(0, root_summary_bytes - 8);
+    const Group = struct { first_offset: u64 = 0, total_length: u64 = 0, n_sections: u32 = 0, nnz: u64 = 0 };
+
+    pub fn add(root: *RootGroups, section_type: u8, range: Range, nnz: u64) void {
+        const group = &root.groups[section_type];
+        if (group.n_sections == 0) group.first_offset = range.offset;
+        group.total_length += range.length;
+        group.n_sections += 1;
+        group.nnz +|= nnz;
     }
+
+    /// Fills the padded catalog and gives the bytes that are in use.
+    pub fn write(root: *const RootGroups, target: *[root_catalog_bytes_max]u8) u64 {
+        var n_groups: u16 = 0;
+        for (&root.groups) |*group| n_groups += @intFromBool(group.n_sections > 0);
+        assert(n_groups <= root_groups_max);
+        target.* = @splat(0);
+        var writer: std.Io.Writer = .fixed(target);
+        root.writeTo(&writer, n_groups) catch unreachable; // n_groups fit
+        return writer.end;
+    }
+
+    fn writeTo(root: *const RootGroups, writer: *std.Io.Writer, n_groups: u16) std.Io.Writer.Error!void {
+        try writer.writeInt(u16, n_groups, .little);
+        for (&root.groups, 0..) |*group, section_type| {
+            if (group.n_sections == 0) continue;
+            try writer.writeByte(@intCast(section_type));
+            try writer.writeInt(u64, group.first_offset, .little);
+            try writer.writeInt(u64, group.total_length, .little);
+            try writer.writeInt(u32, group.n_sections, .little);
+            try writer.writeInt(u64, group.nnz, .little); // the summary: stored values, then nothing
+            try writer.splatByteAll(0, root_summary_bytes - 8);
+        }
+    }
+};
+
+test "the header is what its offsets say" {
+    const header: Header = .{ .n_obs = 0x1122334455667788, .file_checksum = 0x99AABBCCDDEEFF00, .flags = @bitCast(Flags{ .raw = true }) };
+    const bytes = header.asBytes();
+    try std.testing.expectEqualSlices(u8, "SCX\x01\x03\x00\x00\x01\x00\x01\x00\x00", bytes[0..12]);
+    try std.testing.expectEqualSlices(u8, "\x88\x77\x66\x55\x44\x33\x22\x11", bytes[12..20]);
+    try std.testing.expectEqualSlices(u8, "\x00\xFF\xEE\xDD\xCC\xBB\xAA\x99", bytes[100..108]);
+}
+
+test "ranges do not overflow" {
+    const last: Range = .{ .offset = std.math.maxInt(u64), .length = 1 };
+    try std.testing.expectEqual(null, last.end());
+    try std.testing.expect(!last.isInside(0, std.math.maxInt(u64)));
+    try std.testing.expect(last.overlaps(.{ .offset = 0, .length = 1 }));
+    const first: Range = .{ .offset = 0, .length = 8 };
+    try std.testing.expect(!first.overlaps(.{ .offset = 8, .length = 8 }));
+    try std.testing.expect(first.overlaps(.{ .offset = 7, .length = 8 }));
+    try std.testing.expectError(error.Overflow, alignSection(std.math.maxInt(u64)));
+    try std.testing.expectEqual(@as(u64, 16), try alignSection(9));
+}
+
+test "root catalog: one group a type, padded with zeros" {
+    var root: RootGroups = .{};
+    root.add(7, .{ .offset = 5000, .length = 10 }, 3);
+    root.add(0, .{ .offset = 4352, .length = 1 }, 0);
+    root.add(7, .{ .offset = 6000, .length = 20 }, 4);
+    var bytes: [root_catalog_bytes_max]u8 = undefined;
+    try std.testing.expectEqual(@as(u64, 2 + 2 * 53), root.write(&bytes));
+    try std.testing.expectEqualSlices(u8, &.{ 2, 0, 0, 0x00, 0x11 }, bytes[0..5]); // two groups; obs at 4352
+    const layer = bytes[2 + 53 ..][0..53];
+    try std.testing.expectEqualSlices(u8, &.{ 7, 0x88, 0x13, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 7 }, layer[0..22]);
+    try std.testing.expect(std.mem.allEqual(u8, bytes[2 + 2 * 53 ..], 0));
 }

@@ -141,3 +141,65 @@ fn checksum(bytes: []const u8) [checksum_bytes]u8 {
     Blake3.hash(bytes, &hash, .{}); // a shorter output is the start of the longer one
     return hash;
 }
+
+const testing = std.testing;
+
+const two = [_]Modality{
+    .{ .name = "rna", .modality_type = 0, .codec_id = 64, .value_encoding = 2, .n_vars = 300, .nnz = 1 << 33, .n_csr_shards = 4 },
+    .{ .name = "prot\xc3\xa9in", .modality_type = 1, .codec_id = 0, .value_encoding = 3, .n_vars = 20, .nnz = 5, .n_csc_shards = 1, .flags = 1 },
+};
+
+fn roundTrip(allocator: Allocator) !void {
+    const bytes = try serialize(allocator, &two);
+    defer allocator.free(bytes);
+    var report: Report = .{};
+    const read = try parse(allocator, bytes, &report);
+    defer allocator.free(read);
+    try testing.expectEqualDeep(@as([]const Modality, &two), read);
+}
+
+test "the table is read as it was written, whatever allocation fails" {
+    try roundTrip(testing.allocator);
+    try testing.checkAllAllocationFailures(testing.allocator, roundTrip, .{});
+}
+
+test "a table of 8 + 2 entries + 4 bytes, its fields in place" {
+    const bytes = try serialize(testing.allocator, &two);
+    defer testing.allocator.free(bytes);
+    try testing.expectEqual(@as(usize, 8 + 2 * (1 + 36) + 3 + 8 + 4), bytes.len);
+    try testing.expectEqualSlices(u8, "MTBL\x01\x00\x02\x00\x03rna\x00\x40\x02\x00\x2c\x01\x00", bytes[0..19]);
+}
+
+test "any byte changed is noticed; under a fitting checksum nothing crashes" {
+    const bytes = try serialize(testing.allocator, &two);
+    defer testing.allocator.free(bytes);
+    const body = bytes[0 .. bytes.len - checksum_bytes];
+    for (bytes) |*byte| {
+        byte.* ^= 0x81;
+        defer byte.* ^= 0x81;
+        var report: Report = .{};
+        try testing.expectError(error.Corrupt, parse(testing.allocator, bytes, &report));
+    }
+    for (body) |*byte| {
+        byte.* ^= 0x81;
+        defer byte.* ^= 0x81;
+        bytes[body.len..][0..checksum_bytes].* = checksum(body);
+        var report: Report = .{};
+        const read = parse(testing.allocator, bytes, &report) catch continue;
+        testing.allocator.free(read);
+    }
+    for (0..bytes.len) |length| {
+        var report: Report = .{};
+        try testing.expectError(error.Corrupt, parse(testing.allocator, bytes[0..length], &report));
+    }
+}
+
+test "the same name twice is refused" {
+    const doubled = [_]Modality{ two[0], two[0] };
+    const bytes = try serialize(testing.allocator, &doubled);
+    defer testing.allocator.free(bytes);
+    var report: Report = .{};
+    try testing.expectError(error.Corrupt, parse(testing.allocator, bytes, &report));
+    try testing.expectEqual(@as(?usize, 1), find(&two, "prot\xc3\xa9in"));
+    try testing.expectEqual(@as(?usize, null), find(&two, "atac"));
+}

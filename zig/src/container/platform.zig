@@ -42,20 +42,20 @@ pub const randomNumber = implementation.randomNumber;
 
 /// errno numbers differ between systems; these are the ones that are told apart here.
 pub const Errno = enum(i32) {
-    no_entry = @intFromEnum(std.c.E.NOENT),
-    again = @intFromEnum(std.c.E.AGAIN),
-    no_memory = @intFromEnum(std.c.E.NOMEM),
-    access = @intFromEnum(std.c.E.ACCES),
-    exists = @intFromEnum(std.c.E.EXIST),
-    not_folder = @intFromEnum(std.c.E.NOTDIR),
-    is_folder = @intFromEnum(std.c.E.ISDIR),
-    invalid = @intFromEnum(std.c.E.INVAL),
-    too_many_files = @intFromEnum(std.c.E.MFILE),
-    too_big = @intFromEnum(std.c.E.FBIG),
-    no_space = @intFromEnum(std.c.E.NOSPC),
-    read_only = @intFromEnum(std.c.E.ROFS),
-    name_too_long = @intFromEnum(std.c.E.NAMETOOLONG),
-    input_output = @intFromEnum(std.c.E.IO),
+    no_entry = @backingInt(std.c.E.NOENT),
+    again = @backingInt(std.c.E.AGAIN),
+    no_memory = @backingInt(std.c.E.NOMEM),
+    access = @backingInt(std.c.E.ACCES),
+    exists = @backingInt(std.c.E.EXIST),
+    not_folder = @backingInt(std.c.E.NOTDIR),
+    is_folder = @backingInt(std.c.E.ISDIR),
+    invalid = @backingInt(std.c.E.INVAL),
+    too_many_files = @backingInt(std.c.E.MFILE),
+    too_big = @backingInt(std.c.E.FBIG),
+    no_space = @backingInt(std.c.E.NOSPC),
+    read_only = @backingInt(std.c.E.ROFS),
+    name_too_long = @backingInt(std.c.E.NAMETOOLONG),
+    input_output = @backingInt(std.c.E.IO),
     _,
 
     pub fn text(number: Errno) []const u8 {
@@ -81,7 +81,7 @@ pub const Errno = enum(i32) {
 
 /// Turns what the system said into a failure whose message starts with `what`.
 pub fn fail(report: *errors.Report, comptime what: []const u8, args: anytype) errors.Failure {
-    const number: Errno = @enumFromInt(report.os_error);
+    const number: Errno = @fromBackingInt(report.os_error);
     return switch (number) {
         .no_memory => error.OutOfMemory,
         .exists => report.fail(error.Exists, what ++ ": {s}", args ++ .{number.text()}),

@@ -24,12 +24,12 @@ fn fetchErrno(errno: *i32) Error {
 }
 
 fn refuse(errno: *i32, number: c.E) Error {
-    errno.* = @intFromEnum(number);
+    errno.* = @backingInt(number);
     return error.System;
 }
 
 fn interrupted() bool {
-    return c._errno().* == @intFromEnum(c.E.INTR);
+    return c._errno().* == @backingInt(c.E.INTR);
 }
 
 pub fn openForReading(path: [:0]const u8, errno: *i32) Error!File {
@@ -242,7 +242,7 @@ pub const Folder = struct {
     pub fn kindOf(folder: Folder, name: [:0]const u8, errno: *i32) Error!EntryKind {
         var number: i32 = 0;
         const status = statusOf(folder.descriptor, name, .stay, &number) catch {
-            if (number == @intFromEnum(c.E.NOENT)) return .missing;
+            if (number == @backingInt(c.E.NOENT)) return .missing;
             errno.* = number;
             return error.System;
         };
@@ -287,7 +287,7 @@ pub const Folder = struct {
         if (refused == .EXIST) return refuse(errno, .EXIST);
         // The file system may lack that call; a hard link refuses an existing name as well.
         if (c.linkat(folder.descriptor, from.ptr, folder.descriptor, to.ptr, 0) == 0) return folder.remove(from);
-        if (c._errno().* == @intFromEnum(c.E.EXIST)) return refuse(errno, .EXIST);
+        if (c._errno().* == @backingInt(c.E.EXIST)) return refuse(errno, .EXIST);
         // Neither (FAT and some network file systems): all that is left is to look first.
         if (try folder.kindOf(to, errno) != .missing) return refuse(errno, .EXIST);
         if (c.renameat(folder.descriptor, from.ptr, folder.descriptor, to.ptr) != 0) return fetchErrno(errno);
@@ -298,7 +298,7 @@ pub const Folder = struct {
         while (c.fsync(folder.descriptor) != 0) {
             if (interrupted()) continue;
             const number = c._errno().*;
-            if (number == @intFromEnum(c.E.INVAL) or number == @intFromEnum(c.E.BADF)) return;
+            if (number == @backingInt(c.E.INVAL) or number == @backingInt(c.E.BADF)) return;
             return fetchErrno(errno);
         }
     }
@@ -326,7 +326,7 @@ fn renameExclusive(folder: c_int, from: [:0]const u8, to: [:0]const u8) ?c.E {
     }
     if (builtin.os.tag.isDarwin()) {
         if (c.renameatx_np(folder, from.ptr, folder, to.ptr, .{ .EXCL = true }) == 0) return null;
-        return @enumFromInt(c._errno().*);
+        return @fromBackingInt(@intCast(c._errno().*));
     }
     return .OPNOTSUPP;
 }
@@ -338,6 +338,6 @@ fn lockNow(file: File) LockResult {
     while (true) {
         if (c.flock(file.descriptor, c.LOCK.EX | c.LOCK.NB) == 0) return .taken;
         if (interrupted()) continue;
-        return if (c._errno().* == @intFromEnum(c.E.AGAIN)) .held_elsewhere else .unavailable;
+        return if (c._errno().* == @backingInt(c.E.AGAIN)) .held_elsewhere else .unavailable;
     }
 }

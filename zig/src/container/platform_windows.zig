@@ -108,7 +108,7 @@ extern "kernel32" fn FindClose(search: windows.HANDLE) callconv(.winapi) c_int;
 extern "kernel32" fn QueryPerformanceCounter(counter: *i64) callconv(.winapi) c_int;
 
 fn refuse(errno: *i32, number: E) Error {
-    errno.* = @intFromEnum(number);
+    errno.* = @backingInt(number);
     return error.System;
 }
 

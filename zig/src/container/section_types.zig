@@ -46,7 +46,7 @@ pub const SectionType = enum(u8) {
 
     /// 240 to 254 are left to vendors; everything else that is unnamed belongs to later versions.
     pub fn isVendor(section_type: SectionType) bool {
-        const number = @intFromEnum(section_type);
+        const number = @backingInt(section_type);
         return number >= vendor_first and number <= vendor_last;
     }
 
@@ -89,11 +89,11 @@ pub const vendor_first = 240;
 pub const vendor_last = 254;
 
 test "kinds of sections" {
-    const unnamed: SectionType = @enumFromInt(26);
+    const unnamed: SectionType = @fromBackingInt(26);
     try std.testing.expect(!unnamed.isKnown());
     try std.testing.expect(!unnamed.isVendor());
     try std.testing.expectEqualStrings("unknown", unnamed.label());
-    const vendor: SectionType = @enumFromInt(254);
+    const vendor: SectionType = @fromBackingInt(254);
     try std.testing.expect(vendor.isVendor() and !vendor.isKnown());
     try std.testing.expect(SectionType.raw_csr_shard.isShard());
     try std.testing.expect(SectionType.layer_csc_shard.isColumnShard());

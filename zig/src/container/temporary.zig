@@ -105,7 +105,7 @@ fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, ov
     switch (kind) {
         .missing => {},
         .regular => if (!overwrite) {
-            report.os_error = @intFromEnum(platform.Errno.exists);
+            report.os_error = @backingInt(platform.Errno.exists);
             return report.fail(error.Exists, "'{f}' exists already; allow overwriting or choose another name", .{errors.escaped(path)});
         },
         .folder => return report.fail(error.BadArgument, "'{f}' is a folder, not a file", .{errors.escaped(path)}),
@@ -125,7 +125,7 @@ fn createTemporary(allocator: Allocator, folder: platform.Folder, target_name: [
             return .{ .file = file, .name = name };
         } else |_| {
             allocator.free(name);
-            if (report.os_error != @intFromEnum(platform.Errno.exists)) break;
+            if (report.os_error != @backingInt(platform.Errno.exists)) break;
         }
     }
     return platform.fail(report, "cannot create a temporary file beside '{f}'", .{errors.escaped(target_name)});

@@ -25,6 +25,7 @@ const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
 const platform = @import("platform.zig");
+const section_index = @import("section_index.zig");
 const shard_peek = @import("shard_peek.zig");
 const temporary = @import("temporary.zig");
 const SectionType = @import("section_types.zig").SectionType;
@@ -59,6 +60,7 @@ pub const Writer = struct {
     state: std.atomic.Value(State),
     process_id: u32,
     sections: std.ArrayList(catalog_format.Section),
+    index: section_index.SectionIndex,
     names: std.heap.ArenaAllocator,
     modalities: std.ArrayList(Modality),
     /// Where the next section starts.
@@ -90,6 +92,7 @@ pub const Writer = struct {
             .state = .init(.idle),
             .process_id = platform.processId(),
             .sections = .empty,
+            .index = .empty,
             .names = .init(allocator),
             .modalities = .empty,
             .end = layout.sections_offset,
@@ -104,6 +107,7 @@ pub const Writer = struct {
         const allocator = writer.allocator;
         writer.output.close(allocator);
         writer.modalities.deinit(allocator);
+        writer.index.deinit(allocator);
         writer.sections.deinit(allocator);
         writer.names.deinit();
         allocator.free(writer.piece);
@@ -176,7 +180,8 @@ pub const Writer = struct {
         const hash = try writer.hashSection(entry, offset, length, report);
 
         try writer.sections.ensureUnusedCapacity(writer.allocator, 1);
-        writer.sections.appendAssumeCapacity(.{
+        try writer.index.ensureUnusedCapacity(writer.allocator, 1);
+        const section: catalog_format.Section = .{
             .name = try writer.names.allocator().dupe(u8, entry.name),
             .offset = offset,
             .length = length,
@@ -184,7 +189,9 @@ pub const Writer = struct {
             .modality_id = entry.modality_id,
             .blake3 = hash,
             .stats = entry.stats,
-        });
+        };
+        writer.index.putAssumeCapacityNoClobber(.of(&section), @intCast(writer.sections.items.len));
+        writer.sections.appendAssumeCapacity(section);
         writer.end = padded_end;
         writer.written_end.store(padded_end, .release);
         writer.state.store(.idle, .release);
@@ -256,19 +263,16 @@ pub const Writer = struct {
             });
         }
         if (!entry.section_type.isKnown() and !entry.section_type.isVendor()) {
-            return report.fail(error.BadArgument, "section type {d} is not defined", .{@intFromEnum(entry.section_type)});
+            return report.fail(error.BadArgument, "section type {d} is not defined", .{@backingInt(entry.section_type)});
         }
         if (entry.modality_id > writer.modalities.items.len) {
             return report.fail(error.BadArgument, "section '{f}' names modality {d}, but {d} are declared", .{
                 errors.escaped(name), entry.modality_id, writer.modalities.items.len,
             });
         }
-        for (writer.sections.items) |*section| {
-            if (section.section_type == entry.section_type and section.modality_id == entry.modality_id and
-                std.mem.eql(u8, section.name, name))
-            {
-                return report.fail(error.BadArgument, "section '{f}' is written twice", .{errors.escaped(name)});
-            }
+        const key: section_index.Key = .{ .section_type = entry.section_type, .modality_id = entry.modality_id, .name = name };
+        if (writer.index.contains(key)) {
+            return report.fail(error.BadArgument, "section '{f}' is written twice", .{errors.escaped(name)});
         }
     }
 
@@ -354,23 +358,11 @@ pub const Writer = struct {
     }
 
     fn fillRootCatalog(writer: *const Writer, target: *[layout.root_catalog_bytes_max]u8) u64 {
-        var groups: [256]layout.RootGroup = undefined;
-        var count: usize = 0;
-        for (0..256) |number| {
-            var group: layout.RootGroup = .{ .section_type = @intCast(number), .first_offset = 0, .total_length = 0, .n_sections = 0, .nnz = 0 };
-            for (writer.sections.items) |*section| {
-                if (@intFromEnum(section.section_type) != number) continue;
-                if (group.n_sections == 0) group.first_offset = section.offset;
-                group.total_length += section.length;
-                group.n_sections += 1;
-                if (section.stats) |stats| group.nnz +|= stats.nnz;
-            }
-            if (group.n_sections == 0) continue;
-            groups[count] = group;
-            count += 1;
+        var groups: layout.RootGroups = .{};
+        for (writer.sections.items) |*section| {
+            groups.add(@backingInt(section.section_type), section.range(), if (section.stats) |stats| stats.nnz else 0);
         }
-        assert(count <= layout.root_groups_max); // defined and vendor types together are fewer
-        return layout.writeRootCatalog(groups[0..count], target);
+        return groups.write(target);
     }
 
     /// Of the header with a checksum of 0 and of all behind it, read back.
@@ -388,3 +380,238 @@ pub const Writer = struct {
         return @import("file.zig").fileChecksum(&hasher);
     }
 };
+
+// ---- tests ----
+
+const testing = std.testing;
+const testing_files = @import("testing_files.zig");
+const File = @import("file.zig").File;
+
+fn writeInFolder(allocator: Allocator, folder: *testing_files.Folder) !void {
+    var report: Report = .{};
+    try testing_files.writeSmall(allocator, folder.path("a.scx"), .multimodal, &report);
+}
+
+test "writing fails cleanly at every allocation" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    try testing.checkAllAllocationFailures(testing.allocator, writeInFolder, .{&folder});
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+}
+
+test "the same input gives the same bytes" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .multimodal, &report);
+    try testing_files.writeSmall(testing.allocator, folder.path("b.scx"), .multimodal, &report);
+    const a = try folder.read("a.scx");
+    defer testing.allocator.free(a);
+    const b = try folder.read("b.scx");
+    defer testing.allocator.free(b);
+    try testing.expectEqualSlices(u8, a, b);
+}
+
+test "a section is written out of order, read back, cut and padded" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
+    defer writer.close();
+    const offset = try writer.beginSection(&report);
+    try testing.expectEqual(@as(u64, layout.sections_offset), offset);
+    try writer.writeAt(offset + 8, "behind, and cut off here: scratch that is longer than the section", &report);
+    try writer.writeAt(offset, "front", &report);
+    var back: [3]u8 = undefined;
+    try writer.readAt(offset + 1, &back, &report);
+    try testing.expectEqualStrings("ron", &back);
+    try writer.endSection(.{ .name = "one", .section_type = .uns }, 14, &report);
+    const second = try writer.beginSection(&report);
+    try testing.expectEqual(offset + 16, second);
+    // Longer than what was written: zeros.
+    try writer.endSection(.{ .name = "two", .section_type = .uns }, 5, &report);
+    try writer.finish(&report);
+
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing.expectEqualSlices(u8, "front\x00\x00\x00behind", file.sectionBytes(0));
+    try testing.expectEqualSlices(u8, "\x00\x00\x00\x00\x00", file.sectionBytes(1));
+    try testing.expectEqualSlices(u8, "\x00\x00", file.bytes[offset + 14 ..][0..2]);
+    for (0..2) |index| try file.verifySection(@intCast(index), &report);
+    try file.verifyChecksum(&report);
+}
+
+test "an abandoned section leaves no trace" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    for ([_][]const u8{ "plain.scx", "abandoned.scx" }, 0..) |name, abandons| {
+        const writer: *Writer = try .create(testing.allocator, folder.path(name), .{ .n_obs = 1, .n_vars = 1 }, &report);
+        defer writer.close();
+        if (abandons == 1) {
+            const offset = try writer.beginSection(&report);
+            try writer.writeAt(offset, "what will be forgotten", &report);
+            writer.abandonSection();
+        }
+        try writer.addSection(.{ .name = "uns", .section_type = .uns }, "{}", &report);
+        writer.abandonSection(); // none is open: nothing happens
+        try writer.finish(&report);
+    }
+    const plain = try folder.read("plain.scx");
+    defer testing.allocator.free(plain);
+    const abandoned = try folder.read("abandoned.scx");
+    defer testing.allocator.free(abandoned);
+    try testing.expectEqualSlices(u8, plain, abandoned);
+}
+
+test "calls in the wrong order and entries that cannot be are refused and change nothing" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 2 }, &report);
+    defer writer.close();
+    const modality: Modality = .{ .name = "rna", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 2 };
+    try testing.expectEqual(@as(u8, 1), try writer.addModality(modality, &report));
+    try testing.expectError(error.BadArgument, writer.addModality(modality, &report));
+    var wide = modality;
+    wide.name = "wide";
+    wide.n_vars = 3;
+    try testing.expectError(error.BadArgument, writer.addModality(wide, &report));
+
+    try testing.expectError(error.BadArgument, writer.writeAt(layout.sections_offset, "x", &report));
+    try testing.expectError(error.BadArgument, writer.endSection(.{ .name = "a", .section_type = .uns }, 0, &report));
+    _ = try writer.beginSection(&report);
+    try testing.expectError(error.BadArgument, writer.beginSection(&report));
+    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "a", .section_type = .uns }, "", &report));
+    try testing.expectError(error.BadArgument, writer.finish(&report));
+    writer.abandonSection();
+
+    try writer.addSection(.{ .name = "a", .section_type = .uns }, "", &report);
+    const long: [layout.section_name_bytes_max + 1]u8 = @splat('n');
+    for ([_]SectionEntry{
+        .{ .name = "a", .section_type = .uns }, // again
+        .{ .name = "", .section_type = .uns },
+        .{ .name = "\xff", .section_type = .uns },
+        .{ .name = &long, .section_type = .uns },
+        .{ .name = "b", .section_type = @fromBackingInt(26) },
+        .{ .name = "b", .section_type = .modality_table },
+        .{ .name = "b", .section_type = .uns, .modality_id = 2 },
+    }) |entry| try testing.expectError(error.BadArgument, writer.addSection(entry, "", &report));
+    try testing.expectError(error.BadArgument, writer.addModality(wide, &report)); // after the first section
+    try writer.addSection(.{ .name = long[1..], .section_type = .uns }, "", &report);
+    try writer.finish(&report);
+    try testing.expectError(error.Closed, writer.finish(&report));
+    try testing.expectError(error.Closed, writer.beginSection(&report));
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing.expectEqual(@as(usize, 3), file.sections.len);
+}
+
+test "the target is untouched until finish, and existing ones are kept unless overwriting is allowed" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try folder.put("a.scx", "old");
+    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1 };
+    try testing.expectError(error.Exists, Writer.create(testing.allocator, folder.path("a.scx"), options, &report));
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+    {
+        // Dropped: the old file stays.
+        const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1, .overwrite = true }, &report);
+        defer writer.close();
+        try writer.addSection(.{ .name = "uns", .section_type = .uns }, "{}", &report);
+        try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+    }
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+    const old = try folder.read("a.scx");
+    defer testing.allocator.free(old);
+    try testing.expectEqualStrings("old", old);
+    {
+        // Appears while another is written.
+        const writer: *Writer = try .create(testing.allocator, folder.path("b.scx"), options, &report);
+        defer writer.close();
+        try folder.put("b.scx", "faster");
+        try testing.expectError(error.Exists, writer.finish(&report));
+        try testing.expectError(error.Closed, writer.finish(&report));
+    }
+    const faster = try folder.read("b.scx");
+    defer testing.allocator.free(faster);
+    try testing.expectEqualStrings("faster", faster);
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+}
+
+test "two writers of one target do not disturb each other, the last one wins" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1, .overwrite = true };
+    const first: *Writer = try .create(testing.allocator, folder.path("a.scx"), options, &report);
+    defer first.close();
+    const second: *Writer = try .create(testing.allocator, folder.path("a.scx"), options, &report);
+    defer second.close();
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+    try second.addSection(.{ .name = "uns", .section_type = .uns }, "second", &report);
+    try second.finish(&report);
+    try first.addSection(.{ .name = "uns", .section_type = .uns }, "first", &report);
+    try first.finish(&report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing.expectEqualStrings("first", file.sectionBytes(0));
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+}
+
+test "what a killed run left is removed by the next one, and nothing else" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    for ([_][]const u8{
+        ".a.scx.99999.0123456789abcdef.tmp", // the only orphan
+        ".b.scx.99999.0123456789abcdef.tmp",
+        ".a.scx.99999.tmp",
+        "notes.tmp",
+    }) |name| try folder.put(name, "left");
+    const live: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
+    defer live.close();
+    try testing.expectEqual(@as(usize, 4), try folder.entryCount());
+    const other: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
+    defer other.close();
+    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
+}
+
+test "a framed shard raises the format version" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    for ([_][]const u8{ "SCXS\x01\x00\x40\x02", "SCXS\x02\x00\x40\x02" }, [_]u16{ 3, 4 }) |shard, version| {
+        const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1, .overwrite = true }, &report);
+        defer writer.close();
+        try writer.addSection(.{ .name = "X_shard_0", .section_type = .csr_shard }, shard, &report);
+        try writer.finish(&report);
+        const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+        defer file.close();
+        try testing.expectEqual(version, file.header.format_version);
+    }
+}
+
+test "targets that cannot be written to" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1, .overwrite = true };
+    try folder.inner.dir.createDirPath(testing_files.io, "folder");
+    try folder.put("file", "");
+    const Case = struct { []const u8, Failure };
+    for ([_]Case{
+        .{ "folder", error.BadArgument },
+        .{ "folder/", error.BadArgument },
+        .{ "missing/a.scx", error.InputOutput },
+        .{ "file/a.scx", error.InputOutput },
+    }) |case| {
+        const name, const failure = case;
+        report = .{};
+        try testing.expectError(failure, Writer.create(testing.allocator, folder.path(name), options, &report));
+        try testing.expect(report.message_length > 0);
+    }
+    try testing.expectError(error.BadArgument, Writer.create(testing.allocator, "", options, &report));
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+}
