@@ -77,11 +77,13 @@ def _try(wheels: list[Path]) -> int:
         venv.EnvBuilder(with_pip=True, symlinks=sys.platform != "win32").create(trial.folder)
         script = Path(folder) / "try_packages.py"
         shutil.copyfile(Path(__file__).with_name("try_packages.py"), script)
-        for arguments in (
-            ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", *local],
-            ["-m", "pip", "--disable-pip-version-check", "check"],
+        pip = ("-m", "pip", "--disable-pip-version-check")
+        steps: list[list[str | Path]] = [
+            [*pip, "install", "--quiet", *local],
+            [*pip, "check"],
             [script],
-        ):
+        ]
+        for arguments in steps:
             status = trial.run(arguments, folder=Path(folder), seconds_max=TRIAL_SECONDS_MAX)
             if status != 0:
                 return status
