@@ -13,6 +13,7 @@ from ._version import __version__, require_version
 
 if TYPE_CHECKING:
     from ._convert import from_anndata, from_mudata, read, write
+    from ._convert_files import from_10x, from_h5ad, from_h5mu, from_mtx
     from ._errors import CorruptFileError
     from .experiment import Experiment, MatrixView, open
     from .writing import ScxWarning
@@ -23,7 +24,11 @@ __all__ = [
     "MatrixView",
     "ScxWarning",
     "__version__",
+    "from_10x",
     "from_anndata",
+    "from_h5ad",
+    "from_h5mu",
+    "from_mtx",
     "from_mudata",
     "open",
     "read",
@@ -37,7 +42,11 @@ _MODULES = {
     "Experiment": "experiment",
     "MatrixView": "experiment",
     "ScxWarning": "writing",
+    "from_10x": "_convert_files",
     "from_anndata": "_convert",
+    "from_h5ad": "_convert_files",
+    "from_h5mu": "_convert_files",
+    "from_mtx": "_convert_files",
     "from_mudata": "_convert",
     "open": "experiment",
     "read": "_convert",

@@ -1,0 +1,340 @@
+"""Files of other formats to .scx files, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from scx_core._byte_sizes import parse_bytes
+from scx_core.writing import SHARD_SIZE, Progress, write_experiment
+
+if TYPE_CHECKING:
+    from scx_core.sources.base import ExperimentContent
+    from scx_core.sources.h5_matrices import ReadingMeans
+
+MEMORY_BUDGET = "2GiB"
+# Blocks of this size are read and encoded fastest: larger ones leave the processor's caches.
+BLOCK_BYTES_AT_MOST = 16 * 2**20
+# Two blocks are in memory while rows are encoded, and some more of the kind while they are read.
+BUDGET_PER_BLOCK = 8
+# What is left for putting a matrix into another order: blocks and packed shards need the rest.
+BUDGET_PER_SORTING = 2
+
+
+def from_h5ad(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory_budget: int | str = MEMORY_BUDGET,
+    codec: str = "auto",
+    shard_size: int = SHARD_SIZE,
+    layers: Sequence[str] | None = None,
+    overwrite: bool = False,
+    strict_uns: bool = False,
+    progress: Progress = None,
+    threads: int = 0,
+    temporary_folder: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write an .h5ad file to a .scx file, its matrices streamed from disk.
+
+    Files of every anndata version since 0.6 are read. X, the layers and raw.X may be CSR, CSC or
+    dense, uncompressed or compressed; they are read in pieces, so that `memory_budget` bounds what
+    is in memory however large they are. CSC matrices that do not fit are turned by way of temporary
+    files. obs, var, obsm, varm, obsp, varp and uns are loaded, one element at a time. The result
+    is what `from_anndata(anndata.read_h5ad(path), out)` writes.
+
+    Parameters
+    ----------
+    path
+        The file to read.
+    out
+        The .scx file to write.
+    memory_budget
+        Bytes, or a text such as "512MiB": what matrices may take in memory on their way. The
+        interpreter, its libraries and the loaded elements come on top.
+    codec, shard_size, overwrite, strict_uns, progress, threads
+        See `from_anndata`.
+    layers
+        Names of the layers to take; None takes all.
+    temporary_folder
+        Where temporary files of about the size of a CSC matrix may lie; None for the folder of
+        `out`. They have no names, so that even a killed process leaves none behind.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        It is something else than an .h5ad (the message says what and which function reads it),
+        damaged, or uses a compression that is not available; file and path are named.
+    KeyError
+        `layers` names one that is not there.
+    FileExistsError
+        `out` exists and `overwrite` is False.
+
+    Warns
+    -----
+    ScxWarning
+        NaN or infinite values were kept, rows were made canonical, or the file has elements that
+        AnnData does not know.
+
+    Examples
+    --------
+    >>> import anndata, numpy, scx_core
+    >>> anndata.AnnData(numpy.eye(3, dtype="float32")).write_h5ad("eye.h5ad")
+    >>> scx_core.from_h5ad("eye.h5ad", "eye.scx", overwrite=True)
+    >>> scx_core.read("eye.scx").shape
+    (3, 3)
+    """
+    from scx_core.sources.h5ad import h5ad_content
+
+    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite)
+    with h5ad_content(plan.source, plan.means, layers=layers) as content:
+        plan.write(
+            content,
+            codec=codec,
+            shard_size=shard_size,
+            strict_uns=strict_uns,
+            progress=progress,
+            threads=threads,
+        )
+
+
+def from_h5mu(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory_budget: int | str = MEMORY_BUDGET,
+    codec: str = "auto",
+    shard_size: int = SHARD_SIZE,
+    layers: Sequence[str] | None = None,
+    overwrite: bool = False,
+    strict_uns: bool = False,
+    progress: Progress = None,
+    threads: int = 0,
+    temporary_folder: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write an .h5mu file to a multimodal .scx file, the matrices streamed from disk.
+
+    The result is what `from_mudata(mudata.read_h5mu(path), out)` writes. Modalities whose cells
+    come in another order than the file's are sorted by way of temporary files where they do not
+    fit in memory. Needs the package mudata.
+
+    Parameters, errors and warnings are those of `from_h5ad`; `layers` must be in some modality.
+    """
+    from scx_core.sources.h5mu import h5mu_content
+
+    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite)
+    with h5mu_content(plan.source, plan.means, layers=layers) as content:
+        plan.write(
+            content,
+            codec=codec,
+            shard_size=shard_size,
+            strict_uns=strict_uns,
+            progress=progress,
+            threads=threads,
+        )
+
+
+def from_10x(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    genome: str | None = None,
+    feature_types: str | Sequence[str] | None = None,
+    memory_budget: int | str = MEMORY_BUDGET,
+    codec: str = "auto",
+    shard_size: int = SHARD_SIZE,
+    overwrite: bool = False,
+    progress: Progress = None,
+    threads: int = 0,
+    temporary_folder: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a count matrix of Cell Ranger (HDF5 or a folder) to a .scx file.
+
+    The result is what `scanpy.read_10x_h5(path, gex_only=False)` reads: cells named by their
+    barcodes, features by their symbols (probes by their names), `gene_ids`, `feature_types` and
+    every other column of the features in var. All types of features stay in one matrix; choose
+    with `feature_types`. Counts of int32 become float32, as everywhere else, unless one is above
+    2^24 and would be rounded: then they stay integers. Other types stay as they are.
+
+    Parameters
+    ----------
+    path
+        A .h5 file of any Cell Ranger version, or a folder, for which `from_mtx` is called.
+    out
+        The .scx file to write.
+    genome
+        Take the features of this genome alone. Needed for files from before Cell Ranger 3 that
+        hold several, each with cells of its own.
+    feature_types
+        Take the features of this type or these types alone, such as "Gene Expression".
+    memory_budget, codec, shard_size, overwrite, progress, threads, temporary_folder
+        See `from_h5ad`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at `path`.
+    ValueError
+        It is something else, a molecule file for example, or damaged; a genome must be chosen, or
+        there is none of that name (the message lists those there are).
+    FileExistsError
+        `out` exists and `overwrite` is False.
+    """
+    from scx_core.sources.tenx import tenx_content
+
+    if Path(path).is_dir():
+        if genome is not None:
+            raise ValueError(f"genome={genome!r}: a folder such as {path} does not say genomes")
+        from_mtx(
+            path,
+            out,
+            feature_types=feature_types,
+            memory_budget=memory_budget,
+            codec=codec,
+            shard_size=shard_size,
+            overwrite=overwrite,
+            progress=progress,
+            threads=threads,
+            temporary_folder=temporary_folder,
+        )
+        return
+    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite)
+    with tenx_content(plan.source, genome=genome, feature_types=feature_types) as content:
+        plan.write(content, codec=codec, shard_size=shard_size, progress=progress, threads=threads)
+
+
+def from_mtx(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    prefix: str | None = None,
+    var_names: Literal["gene_symbols", "gene_ids"] = "gene_symbols",
+    make_unique: bool = True,
+    feature_types: str | Sequence[str] | None = None,
+    memory_budget: int | str = MEMORY_BUDGET,
+    codec: str = "auto",
+    shard_size: int = SHARD_SIZE,
+    overwrite: bool = False,
+    progress: Progress = None,
+    threads: int = 0,
+    temporary_folder: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a Matrix Market folder (matrix.mtx, features.tsv or genes.tsv, barcodes.tsv).
+
+    The result is what `scanpy.read_10x_mtx(path, gex_only=False)` reads, with CSR for X; the files
+    may be gzipped or not under any of the names, the table of genes may have one column (names),
+    two (ids, symbols), three (and types) or six (and places), and every entry of it is text. The
+    matrix must be genes x cells, its entries may come in any order. Whole numbers become float32
+    unless one is above 2^24 and would be rounded: then int64 (float64 in a file of reals).
+
+    The text is read before anything is written; what does not fit in `memory_budget` waits in
+    temporary files.
+
+    Parameters
+    ----------
+    path
+        The folder, or the .mtx file in it.
+    out
+        The .scx file to write.
+    prefix
+        What precedes `matrix.mtx` and the other names in a folder with several matrices.
+    var_names
+        Whether genes are named by symbol or by id; the other becomes a column.
+    make_unique
+        Number repeated symbols by anndata's rule ("A", "A-1"); False leaves them as they are.
+    feature_types
+        Take the features of this type or these types alone.
+    memory_budget, codec, shard_size, overwrite, progress, threads, temporary_folder
+        See `from_h5ad`.
+
+    Raises
+    ------
+    FileNotFoundError
+        The folder or one of the three files is missing; the message lists prefixes there are.
+    ValueError
+        Sizes of matrix and tables differ (both are named), a file is cut off or damaged, or a line
+        is no entry.
+    FileExistsError
+        `out` exists and `overwrite` is False.
+    """
+    from scx_core.sources.mtx import mtx_content
+
+    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite)
+    with mtx_content(
+        plan.source,
+        plan.means,
+        prefix=prefix,
+        var_names=var_names,
+        make_unique=make_unique,
+        feature_types=feature_types,
+    ) as content:
+        plan.write(content, codec=codec, shard_size=shard_size, progress=progress, threads=threads)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where a conversion reads and writes, and with what."""
+
+    source: Path
+    out: Path
+    means: ReadingMeans
+    block_bytes: int
+    overwrite: bool
+
+    def write(
+        self,
+        content: ExperimentContent,
+        *,
+        codec: str,
+        shard_size: int,
+        progress: Progress,
+        threads: int,
+        strict_uns: bool = False,
+    ) -> None:
+        write_experiment(
+            self.out,
+            content,
+            codec=codec,
+            shard_size=shard_size,
+            overwrite=self.overwrite,
+            strict_uns=strict_uns,
+            progress=progress,
+            threads=threads,
+            block_bytes=self.block_bytes,
+        )
+
+
+def _plan(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    memory_budget: int | str,
+    temporary_folder: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool,
+) -> _Plan:
+    """Check what can be checked before the source is looked at, and share out the budget."""
+    from scx_core.sources.h5_matrices import ReadingMeans
+
+    source, target = Path(path), Path(out)
+    budget = parse_bytes(memory_budget, "memory_budget")
+    if target.exists():
+        if source.exists() and target.samefile(source):
+            raise ValueError(f"{target} is the file that is read: write to another one")
+        if not overwrite:
+            raise FileExistsError(f"{target} exists: pass overwrite=True to replace it")
+    folder = target.parent if temporary_folder is None else Path(temporary_folder)
+    if not folder.is_dir():
+        what = "write to" if temporary_folder is None else "hold temporary files"
+        raise FileNotFoundError(f"there is no folder {folder} to {what}")
+    return _Plan(
+        source=source,
+        out=target,
+        means=ReadingMeans(max(1, budget // BUDGET_PER_SORTING), folder),
+        block_bytes=max(1, min(BLOCK_BYTES_AT_MOST, budget // BUDGET_PER_BLOCK)),
+        overwrite=overwrite,
+    )
