@@ -24,17 +24,23 @@ class Peer:
     title: str
     requirements: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
+    environment: str = ""
+    """The folder of its environment; by default its name."""
 
+
+_ANNBATCH = ("annbatch[zarrs]==0.3.1", "zarrs==0.2.3")  # it asks for Python 3.12 or newer
 
 PEERS = (
     Peer("nothing", "does nothing (the harness's own cost)"),
     Peer("memory", "in-memory CSR, random rows"),
     Peer("backed", "backed h5ad, random rows"),
+    Peer("annbatch", "annbatch, shuffled epochs", _ANNBATCH, ("3.12", "3.13")),
     Peer(
-        "annbatch",
-        "annbatch, zarr collection",
-        ("annbatch[zarrs]==0.3.1", "zarrs==0.2.3"),
-        ("3.12", "3.13"),  # it asks for 3.12 or newer
+        "annbatch_fixed",
+        "annbatch, one fixed order",
+        _ANNBATCH,
+        ("3.12", "3.13"),
+        environment="annbatch",
     ),
     Peer(
         "scdataset",
@@ -53,7 +59,7 @@ def python_of(peer: Peer, root: Path) -> Path:
     """
     if not peer.requirements:
         return Path(sys.executable)
-    folder = root / peer.name
+    folder = root / (peer.environment or peer.name)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = folder / "installed"
     wanted = "\n".join(peer.requirements)

@@ -1,4 +1,8 @@
-"""annbatch with the zarrs reader: chunks of 32 cells, 256 chunks loaded at once."""
+"""annbatch with the zarrs reader: chunks of 64 cells, 128 chunks loaded at once.
+
+64 is what the collection's writer uses by default, and of the chunk sizes from 32 to 512 it gave
+the fastest shuffled epochs that still mix chunks this small.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,15 @@ import numpy.typing as npt
 
 from bench.peers.batches import Batch, Request, rows_of_names, shape_batch
 
-CHUNK_SIZE = 32
-PRELOAD_CHUNKS = 256
+CHUNK_SIZE = 64
+PRELOAD_CHUNKS = 128
 
 
 class AnnBatch:
     """As its documentation has it: a collection shuffled on disk, shuffled chunks in an epoch."""
 
     packages = ("annbatch", "zarr", "zarrs", "anndata", "numpy", "scipy")
+    shuffle = True
 
     def open(self, h5ad: str, cache: str, panel: npt.NDArray[np.int64]) -> dict[str, float]:
         import annbatch
@@ -53,7 +58,7 @@ class AnnBatch:
             batch_size=request.batch_size,
             chunk_size=CHUNK_SIZE,
             preload_nchunks=PRELOAD_CHUNKS,
-            shuffle=True,
+            shuffle=self.shuffle,
             preload_to_gpu=False,
             to=None,
             rng=np.random.default_rng(request.epoch),
