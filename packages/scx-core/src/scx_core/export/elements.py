@@ -1,0 +1,72 @@
+"""Elements of an HDF5 file written by anndata, and what all groups carry."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import h5py
+
+Group: TypeAlias = "h5py.Group"
+DatasetOptions: TypeAlias = Mapping[str, Any]
+
+
+def mark(group: Group, encoding_type: str, encoding_version: str) -> None:
+    """Say what a group holds, as readers of AnnData expect it."""
+    group.attrs["encoding-type"] = encoding_type
+    group.attrs["encoding-version"] = encoding_version
+
+
+def write_element(group: Group, key: str, value: Any, options: DatasetOptions) -> None:
+    """Write one element by anndata's rules.
+
+    Raises
+    ------
+    ValueError
+        anndata has no way to store it; the message names the element and anndata's reason.
+    """
+    import anndata
+
+    with _all_kinds_allowed():
+        try:
+            anndata.io.write_elem(group, key, value, dataset_kwargs=options)
+        except OSError:
+            raise
+        except Exception as error:
+            place = f"{group.name.rstrip('/')}/{key}"
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            notes = " ".join(getattr(error, "__notes__", []))
+            raise ValueError(
+                f"{place} cannot be stored in HDF5 by anndata: {reason} {notes}".rstrip()
+            ) from error
+
+
+def write_members(
+    group: Group,
+    key: str,
+    loaders: Mapping[str, Callable[[], Any]],
+    options: DatasetOptions,
+) -> None:
+    """Write obsm and the like, one member after another, so that one is in memory at a time."""
+    members = group.create_group(key)
+    mark(members, "dict", "0.1.0")
+    for name, load in loaders.items():
+        write_element(members, name, load(), options)
+
+
+@contextmanager
+def _all_kinds_allowed() -> Iterator[None]:
+    """Let anndata write nullable strings, which it reads but by default does not write."""
+    import anndata
+
+    with warnings.catch_warnings():
+        # anndata announces to refuse slashes in names; what is written here was read elsewhere
+        warnings.filterwarnings("ignore", message=".*slash.*", category=FutureWarning)
+        if "allow_write_nullable_strings" in dir(anndata.settings):
+            with anndata.settings.override(allow_write_nullable_strings=True):
+                yield
+        else:
+            yield
