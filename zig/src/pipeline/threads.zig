@@ -55,7 +55,7 @@ fn failSpawn(report: *Report, reason: []const u8) Failure {
 pub fn nameSelf(comptime name: [:0]const u8) void {
     comptime assert(name.len <= 15);
     switch (builtin.os.tag) {
-        .linux => _ = std.os.linux.prctl(@intFromEnum(std.os.linux.PR.SET_NAME), @intFromPtr(name.ptr), 0, 0, 0),
+        .linux => _ = std.os.linux.prctl(@backingInt(std.os.linux.PR.SET_NAME), @intFromPtr(name.ptr), 0, 0, 0),
         .macos => _ = std.c.pthread_setname_np(name),
         else => {},
     }

@@ -6,4 +6,7 @@ from ._version import __version__
 
 require_version("scx-train", __version__)
 
-__all__ = ["__version__"]
+from ._batch import Batch  # noqa: E402
+from ._dataset import TrainingDataset  # noqa: E402
+
+__all__ = ["Batch", "TrainingDataset", "__version__"]

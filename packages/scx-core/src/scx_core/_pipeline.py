@@ -1,0 +1,220 @@
+"""Batches that threads of the library decode ahead, and the shuffle that orders them.
+
+Thin classes over the `scx_pipeline_*` functions of scx.h. What a batch array sees is the library's
+own memory: it goes back to the pipeline when the last array or view on it is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _errors, _native
+from scx_core._matrix import LOG1P, NORMALIZE, Matrix
+from scx_core._native import CData, call, native
+
+THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
+BATCHES_MAX = 1024  # SCX_PIPELINE_BATCHES_MAX
+BATCH_ROWS_MAX = 16_777_216  # SCX_BATCH_ROWS_MAX
+
+TAG_SHARD_ORDER = 0x5343585348524431  # SCX_TAG_SHARD_ORDER
+TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
+
+# How long a call of the library may last before Python looks for Ctrl-C.
+WAIT_MS = 50
+CLOSE_MS = 5_000
+
+_KEPT_OPEN: list[CData] = []
+"""Matrices that a thread which did not end in time may still read from."""
+
+
+def epoch_stream(*, seed: int, tag: int, epoch: int) -> int:
+    """The random stream of one epoch for one purpose; all three and the result are 64-bit."""
+    return int(native().lib.scx_epoch_stream(seed, tag, epoch))
+
+
+def shuffle(values: npt.NDArray[np.int64], *, stream: int, position: int = 0) -> int:
+    """Shuffle `values` in place with the words of `stream` from `position` on.
+
+    Returns
+    -------
+    The position after the last word used, where the next shuffle of the same stream begins.
+    """
+    place = native().ffi.new("uint64_t *", position)
+    call(
+        "scx_shuffle", stream, place, _native.output_array(values, np.int64, "values"), values.size
+    )
+    return int(place[0])
+
+
+class DensePipeline:
+    """Dense float32 batches of one matrix, decoded ahead by threads of its own.
+
+    `submit` lists of rows, and `wait` for the batches in the same order. Threads start with the
+    first `submit`. One thread at a time may submit and wait; any may close.
+
+    Parameters
+    ----------
+    matrix
+        Where the rows come from. Its file stays mapped as long as the pipeline lives.
+    columns
+        uint32, ascending and distinct; None for all.
+    normalize, log1p, target_sum
+        As in `Matrix.gather_dense`.
+    batches
+        How many batches may be submitted and not received, 1 to `BATCHES_MAX`.
+    threads
+        Decode threads, at most `THREADS_MAX`; 0 for one per CPU that the process may use.
+    path
+        The file, for messages.
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        *,
+        columns: npt.NDArray[np.uint32] | None = None,
+        normalize: bool = False,
+        log1p: bool = False,
+        target_sum: float = 1e4,
+        batches: int = 4,
+        threads: int = 0,
+        path: str | None = None,
+    ) -> None:
+        if normalize and not (math.isfinite(target_sum) and target_sum > 0):
+            raise ValueError(f"target_sum={target_sum} must be finite and positive")
+        self._path = path
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._closing = False
+        self._n_columns = matrix.info.n_cols if columns is None else len(columns)
+        library = native()
+        panel = library.ffi.NULL
+        if columns is not None:
+            panel = _native.input_array(columns, np.uint32, "columns")
+        dense = _native.new_struct(
+            "scx_dense_options",
+            transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
+            target_sum=target_sum,
+            panel=panel,
+            n_panel=0 if columns is None else len(columns),
+        )
+        options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
+        out = library.ffi.new("scx_pipeline **")
+        matrix_handle = matrix.handle
+        call("scx_pipeline_open_dense", matrix_handle, dense, options, out, path=self._path)
+        # The handle of the matrix lives in the destructor, which runs before it is let go.
+        close = functools.partial(_close, matrix_handle)
+        self._handle: CData | None = _native.owned(out[0], close)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    def submit(self, rows: npt.NDArray[np.int64]) -> None:
+        """Put a batch of these rows at the end of the queue; `rows` is copied.
+
+        Raises
+        ------
+        IndexError
+            A row is out of range.
+        RuntimeError
+            As many batches as the pipeline was opened for are under way.
+        """
+        pointer = _native.input_array(rows, np.int64, "rows")
+        self._call("scx_pipeline_submit", pointer, rows.size)
+
+    def wait(self) -> npt.NDArray[np.float32]:
+        """The oldest batch, as soon as it is ready; shape (rows, columns).
+
+        Ctrl-C interrupts the wait, and the batch stays in the queue.
+
+        Raises
+        ------
+        CorruptFileError
+            A row of the batch is damaged. The next call gives the batch after it.
+        KeyError
+            No batch was submitted.
+        """
+        library = native()
+        batch = _native.new_struct("scx_batch")
+        error = library.ffi.new("scx_error *")
+        self._check_process()
+        while True:
+            with self._lock:
+                status = library.lib.scx_pipeline_wait(self._open(), WAIT_MS, batch, error)
+            if status != _errors.TIMEOUT:
+                _native.check(status, error, path=self._path)
+                return self._array(batch)
+
+    def cancel(self) -> None:
+        """Forget all batches that were submitted and not received."""
+        self._call("scx_pipeline_cancel")
+
+    def will_need(self, row_start: int, row_end: int) -> None:
+        """Have a thread tell the system that the bytes of these rows are read soon."""
+        self._call("scx_pipeline_will_need", row_start, row_end)
+
+    def close(self) -> None:
+        """End the threads. Batches that were received stay valid. Closing again does nothing."""
+        self._closing = True  # ends a wait in another thread
+        if self._process != os.getpid():
+            return  # the lock may be held by a thread that only the parent has
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                native().ffi.release(handle)
+
+    def __enter__(self) -> DensePipeline:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        self._check_process()
+        with self._lock:
+            call(function, self._open(), *arguments, path=self._path)
+
+    def _check_process(self) -> None:
+        # Before the lock, which another thread of the parent may have held at the fork.
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"this pipeline belongs to process {self._process}; its threads stayed there when "
+                f"process {os.getpid()} was forked from it: open a new one in this process"
+            )
+
+    def _open(self) -> CData:
+        if self._closing or self._handle is None:
+            raise RuntimeError("the pipeline is closed")
+        return self._handle
+
+    def _array(self, batch: CData) -> npt.NDArray[np.float32]:
+        library = native()
+        release = functools.partial(_release, batch.buffer)
+        # An array keeps the buffer object, which keeps the pointer, which releases at its end.
+        data = library.ffi.gc(library.ffi.cast("float *", batch.data), release)
+        flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=np.float32)
+        return flat.reshape(int(batch.n_rows), self._n_columns)
+
+
+def _close(matrix_handle: CData, pipeline: CData) -> None:
+    if native().lib.scx_pipeline_close(pipeline, CLOSE_MS) == _errors.TIMEOUT:
+        _KEPT_OPEN.append(matrix_handle)
+
+
+def _release(buffer: CData, data: CData) -> None:
+    native().lib.scx_buffer_release(buffer)

@@ -1,0 +1,143 @@
+"""Checks of what a data set is constructed with; each names the argument and its value."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, THREADS_MAX
+
+SEED_MAX = 2**64 - 1
+
+
+def whole_number(value: Any, argument: str, *, lowest: int, highest: int | None = None) -> int:
+    """A whole number within bounds, as a Python int.
+
+    Raises
+    ------
+    TypeError
+        It is no whole number; a boolean is none.
+    ValueError
+        It lies outside of the bounds.
+    """
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{argument}={value!r} must be a whole number, not a boolean")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{argument}={value!r} must be a whole number, not {type(value).__name__}"
+        ) from None
+    if number < lowest or (highest is not None and number > highest):
+        allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ValueError(f"{argument}={number} must be {allowed}")
+    return number
+
+
+def batch_size(value: Any) -> int:
+    """Rows of a batch."""
+    return whole_number(value, "batch_size", lowest=1, highest=BATCH_ROWS_MAX)
+
+
+def shard_group_size(value: Any) -> int:
+    """Shards that are shuffled together."""
+    return whole_number(value, "shard_group_size", lowest=1)
+
+
+def prefetch_batches(value: Any) -> int:
+    """Batches that are made ahead."""
+    return whole_number(value, "prefetch_batches", lowest=1, highest=BATCHES_MAX)
+
+
+def seed(value: Any) -> int:
+    """A 64-bit seed."""
+    return whole_number(value, "seed", lowest=0, highest=SEED_MAX)
+
+
+def threads(value: Any) -> int:
+    """Decode threads; 0 stands for None, which leaves the choice to the library."""
+    return 0 if value is None else whole_number(value, "threads", lowest=1, highest=THREADS_MAX)
+
+
+def flag(value: Any, argument: str) -> bool:
+    """A boolean; anything else is more likely an argument in the wrong place."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{argument}={value!r} must be True or False")
+    return bool(value)
+
+
+def target_sum(value: Any) -> float:
+    """A total that a cell can be scaled to."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"target_sum={value!r} must be a number") from None
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"target_sum={number} must be finite and positive")
+    return number
+
+
+def column_names(value: Any, argument: str) -> tuple[str, ...]:
+    """Names of columns, each once, in the order given."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{argument}={value!r} must be a list of names, such as ['cell_type']")
+    names = tuple(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} holds {name!r}, which is no name (a str)")
+    return tuple(dict.fromkeys(str(name) for name in names))
+
+
+def gene_panel(value: Any, *, n_vars: int, stacklevel: int) -> npt.NDArray[np.uint32] | None:
+    """Columns to keep, ascending and distinct; None for all.
+
+    Warns with a UserWarning, `stacklevel` frames up, when the order or the width of the batches is
+    not that of `value`.
+
+    Raises
+    ------
+    ValueError
+        It is empty, not one-dimensional, not of whole numbers, or names a gene that is not there.
+    """
+    if value is None:
+        return None
+    given = np.asarray(value)
+    if given.dtype == np.bool_:
+        raise ValueError(
+            "hvg_indices is a boolean mask, but whole numbers are needed: pass np.flatnonzero(mask)"
+        )
+    if given.ndim != 1:
+        raise ValueError(f"hvg_indices has {given.ndim} dimensions, but one is needed")
+    if given.size == 0:
+        raise ValueError("hvg_indices is empty: pass None for all genes")
+    if given.dtype.kind not in "iu":
+        raise ValueError(
+            f"hvg_indices has dtype {given.dtype}, but whole numbers are needed: positions of "
+            "genes in var, for example np.flatnonzero(adata.var['highly_variable'])"
+        )
+    lowest, highest = int(given.min()), int(given.max())
+    if lowest < 0 or highest >= n_vars:
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(
+            f"hvg_indices holds {wrong}, but the genes are numbered 0 to {n_vars - 1}: it would "
+            "give a column that is always zero"
+        )
+    panel = np.unique(given).astype(np.uint32)
+    if len(panel) != given.size or not np.array_equal(panel, given):
+        warnings.warn(_panel_warning(given.size, len(panel)), UserWarning, stacklevel=stacklevel)
+    return panel
+
+
+def _panel_warning(n_given: int, n_kept: int) -> str:
+    doubled = f", and {n_given - n_kept} repeated ones are dropped" if n_kept < n_given else ""
+    return (
+        f"hvg_indices is not ascending and distinct: the {n_kept} columns of each batch are in "
+        f"ascending order of their gene index{doubled}; np.unique(hvg_indices) gives the genes of "
+        "the columns"
+    )

@@ -1,0 +1,22 @@
+"""What a batch is."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from ._obs import ObsValues
+
+
+class Batch(TypedDict):
+    """A batch of cells.
+
+    `X` is float32 of shape (cells, genes). Its memory is used again for a later batch once nothing
+    refers to it any more, so keeping a batch is safe, and keeping none is fast.
+    """
+
+    X: npt.NDArray[np.float32]
+    obs: dict[str, ObsValues]
+    cell_indices: npt.NDArray[np.int64]

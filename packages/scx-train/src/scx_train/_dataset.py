@@ -1,0 +1,252 @@
+"""TrainingDataset: shuffled batches of one file, epoch after epoch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import NoReturn
+
+import numpy.typing as npt
+
+from scx_core._pipeline import DensePipeline
+
+from . import _arguments as arguments
+from ._batch import Batch
+from ._epoch import EpochIterator
+from ._order import ShuffledShardGroups
+from ._pipelines import PipelineShelf
+from ._process import REMEDY, HomeProcess
+from ._source import Source, open_source
+
+
+class TrainingDataset:
+    """Shuffled batches of the cells of one .scx file.
+
+    Each `for batch in dataset:` is one epoch: every cell once, in a new order, in batches that are
+    full but for the last. **Values are normalised and logged by default**; models of counts need
+    `normalize=False, log1p=False`.
+
+    Each batch is a dict:
+
+    - `"X"`: float32, shape (cells, `n_output_genes`).
+    - `"obs"`: for each of `obs_columns` an int64 or float64 array, or for a categorical
+      `{"codes": int32 array, "categories": list of str}` with code -1 for a gap. Text becomes a
+      categorical with sorted labels, booleans become int64, numbers and booleans with gaps become
+      float64 with NaN.
+    - `"cell_indices"`: int64, the cells' rows in the file.
+
+    Batches may be kept: the memory of `X` is used again only when nothing refers to it any more.
+
+    The order of an epoch follows from the file's shards, `seed`, the number of the epoch and
+    `shard_group_size` alone; the threads and the time they take do not matter. The shards are
+    shuffled and cut into groups, and the rows of a group are shuffled together, so a file that is
+    sorted by some label mixes as far as a group reaches. The exact rule stands in
+    `scx_train._order`.
+
+    Every `iter(dataset)` begins the next epoch. An iterator that is dropped half-way leaves no
+    trace; two at the same time are two epochs, each with threads and buffers of its own.
+
+    Parameters
+    ----------
+    path
+        The file.
+    batch_size
+        Cells in a batch, default 1024.
+    hvg_indices
+        Positions in var of the genes to keep, whole numbers in any integer dtype; None (default)
+        for all. The columns of `X` are in ascending order of the position, each once: other input
+        warns. Totals for `normalize` are taken over all genes all the same.
+    obs_columns
+        Names of the obs columns that batches carry, default none.
+    normalize
+        Scale each cell to `target_sum`, default True.
+    log1p
+        Take the natural logarithm of 1 + value, default True. Negative values and NaN count as 0.
+    target_sum
+        Total of a scaled cell, default 1e4.
+    shard_group_size
+        Shards that are shuffled together, default 8. More mix better; fewer need less of the file
+        in the page cache at once.
+    prefetch_batches
+        Batches that are made ahead, default 4. Each takes `batch_size * n_output_genes * 4` bytes.
+    seed
+        0 to 2**64 - 1, default 42.
+    threads
+        Decode threads, at most 64; None (default) for one per CPU that the process may use.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not valid, the panel names genes that are not there, or the file has no
+        single X.
+    KeyError
+        There is no such obs column; the message lists those there are.
+    CorruptFileError
+        The file is damaged or cut off. Damage in a row shows when its batch is due.
+    OSError
+        The file cannot be opened.
+
+    Warns
+    -----
+    UserWarning
+        `hvg_indices` is not ascending and distinct.
+
+    Notes
+    -----
+    A data set works in the process that built it. In another one (a worker of a DataLoader)
+    iterating is a RuntimeError: use `num_workers=0`, or build the data set in the worker.
+
+    Examples
+    --------
+    >>> dataset = TrainingDataset("atlas.scx", obs_columns=["cell_type"])  # doctest: +SKIP
+    >>> for epoch in range(3):  # doctest: +SKIP
+    ...     for batch in dataset:
+    ...         loss = step(batch["X"], batch["obs"]["cell_type"]["codes"])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        batch_size: int = 1024,
+        *,
+        hvg_indices: npt.ArrayLike | None = None,
+        obs_columns: Iterable[str] = (),
+        normalize: bool = True,
+        log1p: bool = True,
+        target_sum: float = 1e4,
+        shard_group_size: int = 8,
+        prefetch_batches: int = 4,
+        seed: int = 42,
+        threads: int | None = None,
+    ) -> None:
+        self._home = HomeProcess()
+        self._batch_size = arguments.batch_size(batch_size)
+        self._group_size = arguments.shard_group_size(shard_group_size)
+        self._prefetch_batches = arguments.prefetch_batches(prefetch_batches)
+        self._seed = arguments.seed(seed)
+        self._threads = arguments.threads(threads)
+        self._normalize = arguments.flag(normalize, "normalize")
+        self._log1p = arguments.flag(log1p, "log1p")
+        self._target_sum = arguments.target_sum(target_sum)
+        names = arguments.column_names(obs_columns, "obs_columns")
+
+        source = open_source(path)
+        self._panel = arguments.gene_panel(hvg_indices, n_vars=source.n_vars, stacklevel=3)
+        self._obs = source.obs_columns(names)
+        self._path = source.path
+        self._shape = (source.n_obs, source.n_vars)
+        self._fingerprint = source.fingerprint
+        self._shard_starts = source.shard_starts
+        self._next_epoch = 0
+        self._shelf: PipelineShelf | None = self._shelf_for(source)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._home.check("TrainingDataset")
+        if self._shelf is None:
+            self._shelf = self._shelf_for(self._reopened())
+        epoch = self._next_epoch
+        self._next_epoch += 1
+        if self.n_obs == 0:
+            return iter(())
+        order = ShuffledShardGroups(
+            self._shard_starts, group_size=self._group_size, seed=self._seed, epoch=epoch
+        )
+        return EpochIterator(
+            self._shelf,
+            order,
+            batch_size=self._batch_size,
+            prefetch_batches=self._prefetch_batches,
+            obs=self._obs,
+        )
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return -(-self.n_obs // self._batch_size)
+
+    @property
+    def n_obs(self) -> int:
+        """How many cells the file has."""
+        return self._shape[0]
+
+    @property
+    def n_vars(self) -> int:
+        """How many genes the file has."""
+        return self._shape[1]
+
+    @property
+    def n_output_genes(self) -> int:
+        """How many columns the `X` of a batch has."""
+        return self.n_vars if self._panel is None else len(self._panel)
+
+    @property
+    def effective_batch_size(self) -> int:
+        """How many cells a full batch has."""
+        return self._batch_size
+
+    @property
+    def closed(self) -> bool:
+        """True from `close` until the next epoch begins. Never raises."""
+        return self._shelf is None
+
+    def close(self) -> None:
+        """End the threads and let the file go; epochs that are running end with a RuntimeError.
+
+        Closing again does nothing. It is not final: the next `iter(dataset)` opens the file again
+        and goes on with the next epoch.
+        """
+        shelf, self._shelf = self._shelf, None
+        # In another process neither threads nor locks are those of this data set.
+        if shelf is not None and self._home.is_here:
+            shelf.close()
+
+    def __enter__(self) -> TrainingDataset:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        genes = f"{self.n_output_genes} genes"
+        if self._panel is not None:
+            genes = f"{self.n_output_genes} of {self.n_vars} genes"
+        state = ", closed" if self.closed else ""
+        return (
+            f"TrainingDataset({self._path!r}: {self.n_obs} cells × {genes}, {len(self)} batches "
+            f"of {self._batch_size}{state})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError(
+            f"a TrainingDataset cannot be sent to another process or copied: {REMEDY}"
+        )
+
+    def _shelf_for(self, source: Source) -> PipelineShelf:
+        def open_pipeline() -> DensePipeline:
+            assert source.matrix is not None  # a file without cells has no epochs
+            return DensePipeline(
+                source.matrix,
+                columns=self._panel,
+                normalize=self._normalize,
+                log1p=self._log1p,
+                target_sum=self._target_sum,
+                batches=self._prefetch_batches,
+                threads=self._threads,
+                path=source.path,
+            )
+
+        return PipelineShelf(open_pipeline)
+
+    def _reopened(self) -> Source:
+        source = open_source(self._path)
+        if source.fingerprint != self._fingerprint:
+            raise RuntimeError(
+                f"{self._path} was replaced by a file of other content since this data set was "
+                "built: build a new one"
+            )
+        return source

@@ -1,0 +1,111 @@
+"""One epoch under way: keeps the pipeline busy and puts batches together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._pipeline import DensePipeline
+
+from ._batch import Batch
+from ._obs import ObsValues, take
+from ._order import ShuffledShardGroups, batches
+from ._pipelines import PipelineShelf
+from ._process import HomeProcess
+
+Rows = npt.NDArray[np.int64]
+
+
+class EpochIterator(Iterator[Batch]):
+    """The batches of one epoch, in order.
+
+    It ends with the epoch, with `close`, or with the first error; its pipeline then serves the
+    next epoch. Dropping it half-way is fine.
+    """
+
+    def __init__(
+        self,
+        shelf: PipelineShelf,
+        order: ShuffledShardGroups,
+        *,
+        batch_size: int,
+        prefetch_batches: int,
+        obs: Mapping[str, ObsValues],
+    ) -> None:
+        self._home = HomeProcess()
+        self._shelf = shelf
+        self._obs = obs
+        self._under_way: deque[Rows] = deque()
+        self._pipeline: DensePipeline | None = shelf.take()
+        self._rows = batches(_announced(order, self._pipeline), batch_size)
+        try:
+            for _ in range(prefetch_batches):
+                self._submit_next(self._pipeline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> EpochIterator:
+        return self
+
+    def __next__(self) -> Batch:
+        pipeline = self._pipeline
+        if pipeline is None:
+            raise StopIteration
+        self._home.check("TrainingDataset")
+        if pipeline.closed:
+            self.close()
+            raise RuntimeError(
+                "the data set was closed while this epoch was running: iterate over it again for "
+                "the next epoch"
+            )
+        if not self._under_way:
+            self.close()
+            raise StopIteration
+        try:
+            values = pipeline.wait()
+            rows = self._under_way.popleft()
+            self._submit_next(pipeline)
+        except BaseException:
+            # Also Ctrl-C: it may have come between two of these steps.
+            self.close()
+            raise
+        return {
+            "X": values,
+            "obs": {name: take(column, rows) for name, column in self._obs.items()},
+            "cell_indices": rows,
+        }
+
+    def close(self) -> None:
+        """End the epoch here. Ending it again does nothing."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None and self._home.is_here:
+            self._shelf.give_back(pipeline)
+
+    def __del__(self) -> None:
+        if getattr(self, "_pipeline", None) is not None:
+            self.close()
+
+    def _submit_next(self, pipeline: DensePipeline) -> None:
+        rows = next(self._rows, None)
+        if rows is not None:
+            pipeline.submit(rows)
+            self._under_way.append(rows)
+
+
+def _announced(order: ShuffledShardGroups, pipeline: DensePipeline) -> Iterator[Rows]:
+    """The groups of an epoch; the bytes of each are asked for while the one before it is read."""
+    _announce(order, 0, pipeline)
+    for group, rows in enumerate(order):
+        _announce(order, group + 1, pipeline)
+        yield rows
+
+
+def _announce(order: ShuffledShardGroups, group: int, pipeline: DensePipeline) -> None:
+    if group < len(order):
+        # In the order of the file, which disks read fastest.
+        for part in sorted(order.ranges(group), key=lambda part: part.start):
+            pipeline.will_need(part.start, part.stop)

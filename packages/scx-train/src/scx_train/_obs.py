@@ -1,0 +1,79 @@
+"""Columns of obs as a training loop wants them: codes with labels, whole numbers, or floats."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+INT64_MAX = 2**63 - 1
+
+
+class Categorical(TypedDict):
+    """`categories[codes[i]]` is the label of cell i; code -1 says that it has none."""
+
+    codes: npt.NDArray[np.int32]
+    categories: list[str]
+
+
+ObsValues = Categorical | npt.NDArray[np.int64] | npt.NDArray[np.float64]
+"""A column, or a batch's part of it."""
+
+
+def training_column(column: Any, name: str) -> ObsValues:
+    """A column as scx_core reads it, in one of the three forms that batches have.
+
+    - A categorical keeps its codes and its categories, unused ones included; labels that are
+      numbers or booleans become text.
+    - Text becomes a categorical whose labels are sorted.
+    - Whole numbers and booleans become int64.
+    - Floats, and numbers and booleans with gaps, become float64, NaN in the gaps.
+
+    Raises
+    ------
+    ValueError
+        The column holds something else (such as dates), or whole numbers beyond int64.
+    """
+    if isinstance(column, dict):
+        labels = [str(label) for label in column["categories"]]
+        return {"codes": np.ascontiguousarray(column["codes"], np.int32), "categories": labels}
+    values = np.asarray(column)
+    if values.dtype.kind in "OUT":
+        return _text_as_categorical(values, name)
+    if values.dtype.kind == "f":
+        return values.astype(np.float64)
+    if values.dtype.kind in "biu":
+        if values.dtype.kind == "u" and values.size and int(values.max()) > INT64_MAX:
+            raise ValueError(f"obs column {name!r} holds whole numbers beyond int64")
+        return values.astype(np.int64)
+    raise ValueError(
+        f"obs column {name!r} has dtype {values.dtype}, which batches cannot hold: store it as "
+        "numbers or as a categorical"
+    )
+
+
+def _text_as_categorical(values: npt.NDArray[Any], name: str) -> Categorical:
+    # A dictionary, since text and gaps have no common order for np.unique.
+    numbers: dict[Any, int] = {}
+    first_seen = np.fromiter(
+        (-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values),
+        dtype=np.int32,
+        count=len(values),
+    )
+    strange = next((label for label in numbers if not isinstance(label, str)), None)
+    if strange is not None:
+        raise ValueError(f"obs column {name!r} mixes text with {strange!r}")
+    labels = sorted(numbers)
+    # One more place at the end: -1, a gap, finds itself there.
+    ranks = np.full(len(labels) + 1, -1, dtype=np.int32)
+    for rank, label in enumerate(labels):
+        ranks[numbers[label]] = rank
+    return {"codes": ranks[first_seen], "categories": labels}
+
+
+def take(column: ObsValues, rows: npt.NDArray[np.int64]) -> ObsValues:
+    """The entries of these rows; the list of categories is shared, not copied."""
+    if isinstance(column, dict):
+        return {"codes": column["codes"][rows], "categories": column["categories"]}
+    return column[rows]

@@ -1,0 +1,58 @@
+"""The pipelines of a data set: one for each epoch that is running, used again by the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from scx_core._pipeline import DensePipeline
+
+
+class PipelineShelf:
+    """Lends pipelines, and keeps one that came back with its threads and its memory.
+
+    Epochs one after the other so share one pipeline, and two at the same time have one each.
+
+    Parameters
+    ----------
+    open_pipeline
+        Opens a new one when none is at hand.
+    """
+
+    def __init__(self, open_pipeline: Callable[[], DensePipeline]) -> None:
+        self._open_pipeline = open_pipeline
+        # Reentrant: a garbage collection under the lock may end an iterator, which gives back.
+        self._lock = threading.RLock()
+        self._idle: DensePipeline | None = None
+        self._lent: list[DensePipeline] = []
+        self._closed = False
+
+    def take(self) -> DensePipeline:
+        """A pipeline without batches, for one epoch."""
+        with self._lock:
+            pipeline, self._idle = self._idle, None
+            if pipeline is None:
+                pipeline = self._open_pipeline()
+            self._lent.append(pipeline)
+            return pipeline
+
+    def give_back(self, pipeline: DensePipeline) -> None:
+        """The end of an epoch; what was submitted and not received is forgotten."""
+        with self._lock:
+            self._lent = [lent for lent in self._lent if lent is not pipeline]
+            if self._closed or pipeline.closed:
+                return
+            if self._idle is None:
+                pipeline.cancel()
+                self._idle = pipeline
+                return
+        pipeline.close()
+
+    def close(self) -> None:
+        """Close all pipelines, the lent ones too."""
+        with self._lock:
+            self._closed = True
+            pipelines = [*self._lent, *([] if self._idle is None else [self._idle])]
+            self._lent, self._idle = [], None
+        for pipeline in pipelines:
+            pipeline.close()

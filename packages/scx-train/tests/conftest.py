@@ -1,0 +1,149 @@
+"""Files to stream from, and an order of epochs that shares no code with the package."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+MASK = 2**64 - 1
+
+
+def splitmix64(x: int) -> int:
+    z = (x + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def key_of(stream: int) -> tuple[int, ...]:
+    state, words = stream, []
+    for _ in range(8):
+        state = (state * 6364136223846793005 + 11634580027462260723) & MASK
+        shifted = (((state >> 18) ^ state) >> 27) & 0xFFFFFFFF
+        turn = state >> 59
+        words.append(((shifted >> turn) | (shifted << (32 - turn))) & 0xFFFFFFFF)
+    return tuple(words)
+
+
+def words_of(stream: int) -> Iterator[int]:
+    """ChaCha with 8 rounds by the text of its definition, one block after the other."""
+    constants = struct.unpack("<4I", b"expand 32-byte k")
+    key = key_of(stream)
+    block = 0
+    while True:
+        start = [*constants, *key, block & 0xFFFFFFFF, block >> 32, 0, 0]
+        state = list(start)
+        for _ in range(4):
+            for a, b, c, d in (
+                (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+                (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
+            ):  # fmt: skip
+                for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                    state[x] = (state[x] + state[y]) & 0xFFFFFFFF
+                    mixed = state[z] ^ state[x]
+                    state[z] = ((mixed << turn) | (mixed >> (32 - turn))) & 0xFFFFFFFF
+        for left, right in zip(state, start, strict=True):
+            yield (left + right) & 0xFFFFFFFF
+        block += 1
+
+
+def below(words: Iterator[int], bound: int) -> int:
+    low_max = (bound << (32 - bound.bit_length())) - 1
+    while True:
+        product = next(words) * bound
+        if product & 0xFFFFFFFF <= low_max:
+            return product >> 32
+
+
+def shuffled(values: list[int], words: Iterator[int]) -> list[int]:
+    result = list(values)
+    for place in range(len(result) - 1, 0, -1):
+        other = below(words, place + 1)
+        result[place], result[other] = result[other], result[place]
+    return result
+
+
+def epoch_words(seed: int, tag: bytes, epoch: int) -> Iterator[int]:
+    mixed = splitmix64(splitmix64(splitmix64(seed) ^ int.from_bytes(tag, "big")) ^ epoch)
+    return words_of(mixed)
+
+
+def rows_of_epoch(
+    n_obs: int, *, shard_size: int, group_size: int, seed: int, epoch: int
+) -> list[int]:
+    """All rows in the order of one epoch."""
+    n_shards = -(-n_obs // shard_size)
+    shards = shuffled(list(range(n_shards)), epoch_words(seed, b"SCXSHRD1", epoch))
+    words = epoch_words(seed, b"SCXROW_2", epoch)
+    order: list[int] = []
+    for first in range(0, n_shards, group_size):
+        group: list[int] = []
+        for shard in shards[first : first + group_size]:
+            group += range(shard * shard_size, min(n_obs, (shard + 1) * shard_size))
+        order += shuffled(group, words)
+    return order
+
+
+@pytest.fixture(scope="session")
+def expected_rows() -> Callable[..., list[int]]:
+    return rows_of_epoch
+
+
+@pytest.fixture(scope="session")
+def random_words() -> Callable[[int], Iterator[int]]:
+    return words_of
+
+
+@pytest.fixture(scope="session")
+def mix() -> Callable[[int], int]:
+    return splitmix64
+
+
+def random_counts(n_obs: int, n_vars: int, *, seed: int = 0) -> sp.csr_matrix:
+    """Counts with a heavy tail, some empty rows among them."""
+    rng = np.random.default_rng(seed)
+    counts = rng.geometric(0.3, size=(n_obs, n_vars)) - 1
+    counts[rng.random((n_obs, n_vars)) < 0.7] = 0
+    large = rng.random((n_obs, n_vars)) < 0.002
+    counts[large] = rng.integers(1, 100_000, size=int(large.sum()))
+    counts[rng.random(n_obs) < 0.03] = 0
+    return sp.csr_matrix(counts.astype(np.float32))
+
+
+def write_file(path: Path, adata: anndata.AnnData, *, shard_size: int) -> Path:
+    import scx_core
+
+    scx_core.from_anndata(adata, path, shard_size=shard_size)
+    return path
+
+
+@pytest.fixture
+def make_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a file: `make_file(n_obs)` for one of counts, or `make_file(adata=...)`."""
+
+    def make(
+        n_obs: int = 101,
+        n_vars: int = 30,
+        *,
+        shard_size: int = 10,
+        name: str = "cells.scx",
+        matrix: Any = None,
+        obs: pd.DataFrame | None = None,
+    ) -> Path:
+        if matrix is None:
+            matrix = random_counts(n_obs, n_vars)
+        if obs is None:
+            obs = pd.DataFrame({"number": np.arange(matrix.shape[0])})
+        obs.index = obs.index.astype(str)
+        adata = anndata.AnnData(X=matrix, obs=obs)
+        return write_file(tmp_path / name, adata, shard_size=shard_size)
+
+    return make

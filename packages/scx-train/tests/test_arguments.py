@@ -1,0 +1,171 @@
+"""What the constructor refuses, and how it says so."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scx_train import TrainingDataset
+
+MakeFile = Callable[..., Path]
+
+
+def test_defaults() -> None:
+    parameters = inspect.signature(TrainingDataset).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "path": inspect.Parameter.empty,
+        "batch_size": 1024,
+        "hvg_indices": None,
+        "obs_columns": (),
+        "normalize": True,
+        "log1p": True,
+        "target_sum": 1e4,
+        "shard_group_size": 8,
+        "prefetch_batches": 4,
+        "seed": 42,
+        "threads": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("batch_size", 0, "at least|from 1"),
+        ("batch_size", -5, "from 1"),
+        ("batch_size", 2**24 + 1, "16777216"),
+        ("shard_group_size", 0, "at least 1"),
+        ("prefetch_batches", 0, "from 1 to 1024"),
+        ("prefetch_batches", 1025, "from 1 to 1024"),
+        ("seed", -1, "from 0"),
+        ("seed", 2**64, "18446744073709551615"),
+        ("threads", 0, "from 1 to 64"),
+        ("threads", 65, "from 1 to 64"),
+        ("target_sum", 0, "finite and positive"),
+        ("target_sum", -1.0, "finite and positive"),
+        ("target_sum", float("nan"), "finite and positive"),
+        ("target_sum", float("inf"), "finite and positive"),
+    ],
+)
+def test_values_out_of_bounds(make_file: MakeFile, argument: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{argument}=.*({message})"):
+        TrainingDataset(make_file(5), **{argument: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("batch_size", 10.0),
+        ("batch_size", True),
+        ("batch_size", "10"),
+        ("seed", None),
+        ("threads", 2.5),
+        ("normalize", 1),
+        ("log1p", "no"),
+        ("target_sum", "many"),
+        ("target_sum", None),
+        ("obs_columns", "cell_type"),
+        ("obs_columns", [3]),
+        ("obs_columns", None),
+    ],
+)
+def test_values_of_the_wrong_kind(make_file: MakeFile, argument: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=argument):
+        TrainingDataset(make_file(5), **{argument: value})
+
+
+def test_numbers_of_numpy_are_numbers(make_file: MakeFile) -> None:
+    with TrainingDataset(
+        make_file(5),
+        np.int32(2),
+        seed=np.uint64(3),
+        target_sum=np.float32(100),
+        normalize=np.bool_(True),
+    ) as dataset:
+        assert len(dataset) == 3
+
+
+@pytest.mark.parametrize(
+    ("panel", "message"),
+    [
+        ([0, 30], "holds 30, but the genes are numbered 0 to 29"),
+        ([-1, 3], "holds -1"),
+        ([2**63], "holds 9223372036854775808"),
+        ([0.0, 1.0], "float64"),
+        (["gene"], "whole numbers"),
+        ([True] * 30, r"np\.flatnonzero"),
+        ([[0, 1]], "2 dimensions"),
+        (3, "0 dimensions"),
+        ([], "empty"),
+    ],
+)
+def test_panels_that_are_refused(make_file: MakeFile, panel: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrainingDataset(make_file(5), hvg_indices=np.asarray(panel))
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "int64", "uint8", "int32", "uint64"])
+def test_ascending_panels_of_any_integer_dtype_pass_silently(
+    make_file: MakeFile, dtype: str
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with TrainingDataset(make_file(5), hvg_indices=np.array([1, 4, 29], dtype)) as dataset:
+            assert dataset.n_output_genes == 3
+
+
+@pytest.mark.parametrize("panel", [[4, 1], [1, 1, 4], [4, 1, 4]])
+def test_panel_is_sorted_and_deduplicated_with_a_warning(
+    make_file: MakeFile, panel: list[int]
+) -> None:
+    path = make_file(40)
+    with pytest.warns(UserWarning, match="ascending") as record:
+        dataset = TrainingDataset(path, 40, hvg_indices=panel, normalize=False, log1p=False)
+    assert record[0].filename == __file__
+    with dataset, TrainingDataset(path, 40, normalize=False, log1p=False) as whole:
+        assert dataset.n_output_genes == 2
+        (batch,), (all_genes,) = dataset, whole
+        np.testing.assert_array_equal(batch["X"], all_genes["X"][:, np.unique(panel)])
+
+
+def test_the_callers_panel_is_left_alone(make_file: MakeFile) -> None:
+    panel = np.array([3, 9], dtype=np.uint32)
+    with TrainingDataset(make_file(40), 40, hvg_indices=panel) as dataset:
+        (first,) = dataset
+        panel[:] = 0
+        (second,) = dataset
+    order = np.argsort(first["cell_indices"]), np.argsort(second["cell_indices"])
+    np.testing.assert_array_equal(first["X"][order[0]], second["X"][order[1]])
+
+
+def test_paths(make_file: MakeFile, tmp_path: Path) -> None:
+    path = make_file(5)
+    for given in (path, str(path)):
+        with TrainingDataset(given) as dataset:
+            assert dataset.n_obs == 5
+    with pytest.raises(FileNotFoundError):
+        TrainingDataset(tmp_path / "missing.scx")
+    with pytest.raises(TypeError):
+        TrainingDataset(3)  # type: ignore[arg-type]
+
+
+def test_more_than_path_and_batch_size_must_be_named(make_file: MakeFile) -> None:
+    with pytest.raises(TypeError):
+        TrainingDataset(make_file(5), 8, [1, 2])  # type: ignore[misc]
+
+
+def test_properties_and_repr(make_file: MakeFile) -> None:
+    path = make_file(101, 30)
+    dataset = TrainingDataset(path, 8, hvg_indices=[2, 3])
+    assert (dataset.n_obs, dataset.n_vars, dataset.n_output_genes) == (101, 30, 2)
+    assert (len(dataset), dataset.effective_batch_size) == (13, 8)
+    assert repr(dataset) == (
+        f"TrainingDataset({str(path)!r}: 101 cells × 2 of 30 genes, 13 batches of 8)"
+    )
+    dataset.close()
+    assert repr(dataset).endswith("13 batches of 8, closed)")
