@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._section_names import member
 from scx_core._value_types import VALUE_TYPES, WIDENED, stored_dtype
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 
 CODECS = ("auto", "rowpack", "none")
 SHARD_SIZE_MAX = 2**31 - 1
 COLUMNS_MAX = 2**31 - 1
+MODALITIES_MAX = 255
 MODALITY_NAME_BYTES_MAX = 64
 # the container allows 1024; shard numbers and prefixes are added to a key
 KEY_BYTES_MAX = 900
@@ -43,8 +43,10 @@ def check_content(content: ExperimentContent) -> None:
     """Refuse content whose parts do not fit each other or that a file cannot hold."""
     n_obs = len(content.obs)
     multimodal = is_multimodal(content)
-    if not content.modalities:
-        raise ValueError("there is no modality to write")
+    if not 1 <= len(content.modalities) <= MODALITIES_MAX:
+        raise ValueError(
+            f"{len(content.modalities)} modalities: a file holds 1 to {MODALITIES_MAX}"
+        )
     if content.axis not in PROVENANCE_AXES:
         raise ValueError(f"axis={content.axis} must be 0, 1 or -1")
     for name, modality in content.modalities.items():
@@ -181,10 +183,12 @@ def _check_key(key: Any, label: str) -> None:
     if not isinstance(key, str):
         raise TypeError(f"{label}: keys must be text, not {type(key).__name__}")
     try:
-        n_bytes = len(member("layer", "", key).encode())
+        n_bytes = len(key.encode())
     except UnicodeEncodeError:
         raise ValueError(f"{label}: half a surrogate pair in the key is no UTF-8 text") from None
     if "\0" in key:
         raise ValueError(f"{label}: a key with a NUL character cannot name a section")
     if n_bytes > KEY_BYTES_MAX:
-        raise ValueError(f"{label}: the key takes {n_bytes} bytes; at most {KEY_BYTES_MAX} fit")
+        raise ValueError(
+            f"{label[:80]}...: the key takes {n_bytes} bytes; at most {KEY_BYTES_MAX} fit"
+        )
