@@ -4,6 +4,7 @@ comptime {
     _ = @import("abi/library.zig");
     _ = @import("abi/file.zig");
     _ = @import("abi/writer.zig");
+    _ = @import("abi/shard.zig");
 }
 
 test {
@@ -11,5 +12,6 @@ test {
     _ = @import("abi/handle.zig");
     _ = @import("abi/file.zig");
     _ = @import("abi/writer.zig");
+    _ = @import("abi/shard.zig");
     _ = @import("container/all.zig");
 }

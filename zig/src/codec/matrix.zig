@@ -1,0 +1,350 @@
+//! A matrix of an open file: its shards in row order, and rows out of them in any order.
+//!
+//! Who reads rows does not know which codec a shard has. Opening looks at every shard's header and compares it with
+//! the catalog, whose bytes were hashed when the file was opened; rows are checked when they are decoded.
+
+const std = @import("std");
+const bits = @import("bits.zig");
+const dense = @import("../kernels/dense.zig");
+const errors = @import("../errors.zig");
+const matrix_sections = @import("matrix_sections.zig");
+const rowpack = @import("rowpack.zig");
+const rowpack_decode = @import("rowpack_decode.zig");
+const shard_view = @import("shard_view.zig");
+const File = @import("../container/file.zig").File;
+const SectionType = @import("../container/section_types.zig").SectionType;
+const Table = @import("../levels/table.zig").Table;
+const Target = @import("../levels/table.zig").Target;
+const Transform = @import("../kernels/transform.zig").Transform;
+const ValueType = @import("value_type.zig").ValueType;
+const level_table = @import("../levels/dispatch.zig").table;
+
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+const Failure = errors.Failure;
+const Report = errors.Report;
+const ShardView = shard_view.ShardView;
+
+pub const Selector = struct {
+    section_type: SectionType,
+    modality_id: u8,
+    name: []const u8,
+};
+
+pub const Matrix = struct {
+    allocator: Allocator,
+    file: *File,
+    shards: []ShardView,
+    value_type: ValueType,
+    n_rows: u64,
+    n_cols: u32,
+    nnz: u64,
+    /// Rows of every shard but the last, for a first guess where a row lies.
+    shard_rows: u64,
+    level: *const Table,
+
+    /// The file must outlive the matrix.
+    pub fn open(allocator: Allocator, file: *File, selector: Selector, report: *Report) Failure!*Matrix {
+        const indices = try matrix_sections.find(allocator, file, selector, report);
+        defer allocator.free(indices);
+        const shards = try allocator.alloc(ShardView, indices.len);
+        errdefer allocator.free(shards);
+        var nnz: u64 = 0;
+        var next_row: u64 = 0;
+        for (shards, indices, 0..) |*view, section_index, number| {
+            report.at(file.sections[section_index].name, number, errors.no_index);
+            view.* = try .open(file, section_index, report);
+            if (view.row_start != next_row) {
+                return report.fail(error.Corrupt, "shard '{f}' starts at row {d}, but the shards before it end at row {d}", .{
+                    errors.escaped(file.sections[section_index].name), view.row_start, next_row,
+                });
+            }
+            if (view.n_cols != shards[0].n_cols or view.value_type != shards[0].value_type) {
+                return report.fail(error.Corrupt, "shard '{f}' has {d} columns of type {t}, the first shard {d} of {t}", .{
+                    errors.escaped(file.sections[section_index].name), view.n_cols, view.value_type, shards[0].n_cols, shards[0].value_type,
+                });
+            }
+            next_row += view.n_rows;
+            nnz += view.nnz;
+        }
+        report.at("", errors.no_index, errors.no_index);
+        if (next_row != file.header.n_obs) {
+            return report.fail(error.Corrupt, "the shards of '{f}' hold {d} rows, but the file has {d} cells", .{
+                errors.escaped(selector.name), next_row, file.header.n_obs,
+            });
+        }
+        const matrix = try allocator.create(Matrix);
+        matrix.* = .{
+            .allocator = allocator,
+            .file = file,
+            .shards = shards,
+            .value_type = shards[0].value_type,
+            .n_rows = next_row,
+            .n_cols = shards[0].n_cols,
+            .nnz = nnz,
+            .shard_rows = @max(1, shards[0].n_rows),
+            .level = level_table(),
+        };
+        return matrix;
+    }
+
+    pub fn close(self: *Matrix) void {
+        self.allocator.free(self.shards);
+        self.allocator.destroy(self);
+    }
+
+    pub fn checkRows(self: *const Matrix, rows: []const i64, report: *Report) Failure!void {
+        for (rows, 0..) |row, position| {
+            if (row >= 0 and row < self.n_rows) continue;
+            return report.fail(error.OutOfRange, "row {d} (position {d}) is out of range: the matrix has {d} rows", .{
+                row, position, self.n_rows,
+            });
+        }
+    }
+
+    /// The shard that holds a row; `row` is below n_rows.
+    pub inline fn shardOf(self: *const Matrix, row: u64) *const ShardView {
+        const guess = row / self.shard_rows;
+        if (guess < self.shards.len) {
+            const view = &self.shards[@intCast(guess)];
+            if (row >= view.row_start and row - view.row_start < view.n_rows) return view;
+        }
+        return self.searchShard(row);
+    }
+
+    fn searchShard(self: *const Matrix, row: u64) *const ShardView {
+        assert(row < self.n_rows);
+        var low: usize = 0;
+        var high: usize = self.shards.len;
+        while (high - low > 1) {
+            const middle = low + (high - low) / 2;
+            if (self.shards[middle].row_start <= row) low = middle else high = middle;
+        }
+        // shards without rows share their start with the next one
+        while (row - self.shards[low].row_start >= self.shards[low].n_rows) low -= 1;
+        return &self.shards[low];
+    }
+
+    pub fn shardNumber(self: *const Matrix, view: *const ShardView) usize {
+        return (@intFromPtr(view) - @intFromPtr(self.shards.ptr)) / @sizeOf(ShardView);
+    }
+
+    /// How many values a row stores; the table entry is not verified.
+    pub fn rowCount(self: *const Matrix, row: u64) u64 {
+        const view = self.shardOf(row);
+        return view.rowCount(row - view.row_start);
+    }
+
+    /// A hint that rows [row_start, row_stop) are read soon.
+    pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64) void {
+        for (self.shards) |*view| {
+            if (view.row_start >= row_stop or view.row_start + view.n_rows <= row_start) continue;
+            self.file.willNeed(self.file.sections[view.section_index].range());
+        }
+    }
+
+    /// Finds and checks a row and decodes its columns into `scratch.arrays.columns`.
+    pub inline fn openRow(self: *const Matrix, row: i64, scratch: *Scratch, report: *Report) Failure!FoundRow {
+        const view = self.shardOf(@intCast(row));
+        return view.openRow(self, @as(u64, @intCast(row)) - view.row_start, scratch, report) catch |failure| {
+            report.at(self.file.sections[view.section_index].name, self.shardNumber(view), @intCast(row));
+            return failure;
+        };
+    }
+
+    /// The values of a row that `openRow` found, as the target type, into `values` (n_values of them).
+    pub fn rowValues(
+        self: *const Matrix,
+        found: *const FoundRow,
+        target: Target,
+        scratch: *Scratch,
+        values: [*]u8,
+        report: *Report,
+    ) Failure!void {
+        if (found.row.n_values == 0) return;
+        switch (found.view.codec) {
+            .rowpack => {
+                const fault = self.level.decodeValues(
+                    @intFromEnum(self.value_type),
+                    target,
+                    &found.row,
+                    &found.open,
+                    &scratch.arrays.row,
+                    values,
+                );
+                if (fault != .none) return self.failRow(found, fault, report);
+            },
+            .none => shard_view.copyValues(self.value_type, target, found.row.payload, found.row.n_values, values),
+        }
+    }
+
+    fn failRow(self: *const Matrix, found: *const FoundRow, fault: rowpack_decode.RowFault, report: *Report) Failure {
+        const row = found.view.row_start + found.local_row;
+        report.at(self.file.sections[found.view.section_index].name, self.shardNumber(found.view), row);
+        return shard_view.failFault(self.file, found.view, found.local_row, fault, report);
+    }
+
+    /// One dense row of plan.n_output elements; every element is written.
+    pub fn denseRow(
+        self: *const Matrix,
+        plan: *const DensePlan,
+        row: i64,
+        scratch: *Scratch,
+        out: [*]f32,
+        report: *Report,
+    ) Failure!void {
+        const found = try self.openRow(row, scratch, report);
+        if (found.row.n_values == 0) {
+            @memset(out[0..plan.n_output], 0);
+            return;
+        }
+        switch (found.view.codec) {
+            .rowpack => {
+                const fault = self.level.denseRow(
+                    @intFromEnum(self.value_type),
+                    &plan.row_plan,
+                    &found.row,
+                    &found.open,
+                    found.total,
+                    &scratch.arrays,
+                    out,
+                );
+                if (fault != .none) return self.failRow(&found, fault, report);
+            },
+            .none => {
+                const values: [*]u8 = @ptrCast(scratch.arrays.values);
+                shard_view.copyValues(self.value_type, .f64, found.row.payload, found.row.n_values, values);
+                self.level.scatterValues(&plan.row_plan, found.row.n_values, &scratch.arrays, out);
+            },
+        }
+    }
+};
+
+/// A row that was found and checked.
+pub const FoundRow = struct {
+    view: *const ShardView,
+    local_row: u64,
+    row: rowpack_decode.Row,
+    open: rowpack_decode.OpenRow,
+    /// Clipped total; of rowpack rows alone.
+    total: f64,
+};
+
+/// The memory of one decoding thread, sized by the matrix's columns.
+pub const Scratch = struct {
+    allocator: Allocator,
+    memory: []align(64) u8,
+    arrays: dense.DenseScratch,
+
+    pub fn init(allocator: Allocator, matrix: *const Matrix) Failure!Scratch {
+        const elements: usize = matrix.n_cols + rowpack_decode.scratch_slack;
+        // columns, codes (twice), positions, tier: u32; values: f64; table: f32
+        const bytes = elements * (5 * 4 + 8) + dense.table_length * 4;
+        const memory = try allocator.alignedAlloc(u8, .@"64", bytes);
+        const words: [*]align(8) u32 = @ptrCast(memory.ptr);
+        const values: [*]f64 = @ptrCast(@alignCast(memory.ptr));
+        return .{
+            .allocator = allocator,
+            .memory = memory,
+            .arrays = .{
+                .values = values,
+                .row = .{
+                    .codes = @alignCast(words + 2 * elements),
+                    .columns = words + 4 * elements,
+                    .positions = words + 5 * elements,
+                    .tier = words + 6 * elements,
+                },
+                .table = @ptrCast(words + 7 * elements),
+            },
+        };
+    }
+
+    pub fn deinit(self: *Scratch) void {
+        self.allocator.free(self.memory);
+    }
+};
+
+pub const DenseOptions = struct {
+    normalize: bool = false,
+    log1p: bool = false,
+    target_sum: f64 = 1e4,
+    /// Ascending distinct columns; null for all.
+    panel: ?[]const u32 = null,
+};
+
+/// What a dense row consists of; read-only once made, shared by threads.
+pub const DensePlan = struct {
+    allocator: Allocator,
+    n_output: u32,
+    is_member: []u8,
+    slots: []u32,
+    row_plan: dense.DenseRowPlan,
+
+    pub fn init(allocator: Allocator, matrix: *const Matrix, options: DenseOptions, report: *Report) Failure!DensePlan {
+        if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
+            return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
+        }
+        if (options.panel) |panel| try checkPanel(panel, matrix.n_cols, report);
+        const n_output: u32 = if (options.panel) |panel| @intCast(panel.len) else matrix.n_cols;
+        const table_length: usize = if (options.panel != null) matrix.n_cols else 0;
+        const is_member = try allocator.alloc(u8, table_length);
+        errdefer allocator.free(is_member);
+        const slots = try allocator.alloc(u32, table_length);
+
+        @memset(is_member, 0);
+        @memset(slots, 0);
+        if (options.panel) |panel| for (panel, 0..) |column, slot| {
+            is_member[column] = 1;
+            slots[column] = @intCast(slot);
+        };
+        return .{
+            .allocator = allocator,
+            .n_output = n_output,
+            .is_member = is_member,
+            .slots = slots,
+            .row_plan = .{
+                .transform = .{ .normalize = options.normalize, .log1p = options.log1p, .target_sum = options.target_sum },
+                .n_cols = matrix.n_cols,
+                .n_output = n_output,
+                .is_member = if (options.panel != null) is_member.ptr else null,
+                .slots = if (options.panel != null) slots.ptr else null,
+            },
+        };
+    }
+
+    pub fn deinit(self: *DensePlan) void {
+        self.allocator.free(self.is_member);
+        self.allocator.free(self.slots);
+    }
+};
+
+fn checkPanel(panel: []const u32, n_cols: u32, report: *Report) Failure!void {
+    for (panel, 0..) |column, position| {
+        if (column >= n_cols) {
+            return report.fail(error.OutOfRange, "the panel's gene {d} (position {d}) is out of range: the matrix has {d} genes", .{
+                column, position, n_cols,
+            });
+        }
+        if (position > 0 and column <= panel[position - 1]) {
+            return report.fail(error.BadArgument, "the panel must be strictly ascending, but position {d} holds {d} after {d}", .{
+                position, column, panel[position - 1],
+            });
+        }
+    }
+}
+
+/// Row-major rows.len x plan.n_output; every element is written.
+pub fn decodeDense(
+    matrix: *const Matrix,
+    plan: *const DensePlan,
+    rows: []const i64,
+    out: []f32,
+    scratch: *Scratch,
+    report: *Report,
+) Failure!void {
+    assert(out.len == rows.len * plan.n_output);
+    try matrix.checkRows(rows, report);
+    for (rows, 0..) |row, index| {
+        try matrix.denseRow(plan, row, scratch, out.ptr + index * plan.n_output, report);
+    }
+}

@@ -1,0 +1,263 @@
+//! One shard of an open file, as it lies in the map: where its streams are, and one row of it.
+
+const std = @import("std");
+const bits = @import("bits.zig");
+const errors = @import("../errors.zig");
+const matrix_module = @import("matrix.zig");
+const rowpack = @import("rowpack.zig");
+const rowpack_decode = @import("rowpack_decode.zig");
+const shard = @import("shard.zig");
+const value_type_module = @import("value_type.zig");
+const File = @import("../container/file.zig").File;
+const Target = @import("../levels/table.zig").Target;
+const ValueType = value_type_module.ValueType;
+
+const assert = std.debug.assert;
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+pub const ShardView = struct {
+    section_index: u32,
+    codec: shard.Codec,
+    value_type: ValueType,
+    index_bytes: u8,
+    n_cols: u32,
+    n_rows: u32,
+    row_start: u64,
+    nnz: u64,
+    /// What the CRCs of the rows start from.
+    identity_crc: u32,
+    verify: bool,
+    indptr: []const u8,
+    indices: []const u8,
+    values: []const u8,
+
+    /// Compares the header with the catalog and places the streams; `report` names the section already.
+    pub fn open(file: *const File, section_index: u32, report: *Report) Failure!ShardView {
+        const section = &file.sections[section_index];
+        const bytes = file.sectionBytes(section_index);
+        if (bytes.len < shard.header_bytes) {
+            return report.fail(error.Truncated, "shard '{f}' has {d} bytes, its header alone needs {d}", .{
+                errors.escaped(section.name), bytes.len, shard.header_bytes,
+            });
+        }
+        const header_source = bytes[0..shard.header_bytes];
+        const header = shard.Header.parse(header_source) orelse return damaged(file, section_index, "magic", report);
+        if (header.shard_format_version < 1 or header.shard_format_version > 2) {
+            return damaged(file, section_index, "shard_format_version", report);
+        }
+        if (header.shard_type != 0) return damaged(file, section_index, "shard_type", report);
+        const codec = std.enums.fromInt(shard.Codec, header.codec_id) orelse {
+            return report.fail(error.Unsupported, "shard '{f}' has codec {d} ({s}), which this version does not decode", .{
+                errors.escaped(section.name), header.codec_id, shard.foreignCodecName(header.codec_id),
+            });
+        };
+        if (header.shard_format_version != 1) {
+            return report.fail(error.Unsupported, "shard '{f}' is framed into row groups, which this version does not decode", .{
+                errors.escaped(section.name),
+            });
+        }
+        const value_type = ValueType.fromInt(header.value_encoding) orelse return damaged(file, section_index, "value_encoding", report);
+        if (header.index_dtype > 1) return damaged(file, section_index, "index_dtype", report);
+        if (header.n_minor > rowpack.columns_max) return damaged(file, section_index, "n_minor", report);
+        const stats = section.stats orelse {
+            return report.fail(error.Corrupt, "the catalog has no row range for shard '{f}'", .{errors.escaped(section.name)});
+        };
+        if (header.global_offset != stats.row_start) return damaged(file, section_index, "global_offset", report);
+        if (header.n_major != stats.row_end - stats.row_start) return damaged(file, section_index, "n_major", report);
+        if (header.n_minor != stats.col_end - stats.col_start) return damaged(file, section_index, "n_minor", report);
+        if (header.nnz != stats.nnz) return damaged(file, section_index, "nnz", report);
+        const view: ShardView = .{
+            .section_index = section_index,
+            .codec = codec,
+            .value_type = value_type,
+            .index_bytes = if (header.index_dtype == 0) 2 else 4,
+            .n_cols = header.n_minor,
+            .n_rows = header.n_major,
+            .row_start = stats.row_start,
+            .nnz = header.nnz,
+            .identity_crc = rowpack.shardSeed(&shard.identity(header_source)),
+            .verify = file.open_flags.verify,
+            .indptr = stream(bytes, header.indptr) orelse return damaged(file, section_index, "indptr_offset", report),
+            .indices = stream(bytes, header.indices) orelse return damaged(file, section_index, "indices_offset", report),
+            .values = stream(bytes, header.values) orelse return damaged(file, section_index, "values_offset", report),
+        };
+        try view.checkStreams(file, report);
+        return view;
+    }
+
+    fn checkStreams(self: *const ShardView, file: *const File, report: *Report) Failure!void {
+        switch (self.codec) {
+            .rowpack => {
+                const table_bytes = @as(u64, self.n_rows) * @sizeOf(rowpack.RowEntry);
+                if (self.indptr.len != table_bytes) return damaged(file, self.section_index, "indptr_length", report);
+                if (@intFromPtr(self.indptr.ptr) % 8 != 0) return damaged(file, self.section_index, "indptr_offset", report);
+                if (self.values.len < rowpack.tail_bytes) return damaged(file, self.section_index, "values_length", report);
+            },
+            .none => {
+                if (self.indptr.len != (@as(u64, self.n_rows) + 1) * 8) return damaged(file, self.section_index, "indptr_length", report);
+                if (self.indices.len != self.nnz * self.index_bytes) return damaged(file, self.section_index, "indices_length", report);
+                if (self.values.len != self.nnz * self.value_type.bytes()) return damaged(file, self.section_index, "values_length", report);
+            },
+        }
+    }
+
+    fn stream(bytes: []const u8, place: shard.Stream) ?[]const u8 {
+        const end = @as(u64, place.offset) + place.length;
+        if (end > bytes.len) return null;
+        return bytes[place.offset..][0..place.length];
+    }
+
+    pub inline fn entryOf(self: *const ShardView, local_row: u64) *const rowpack.RowEntry {
+        assert(self.codec == .rowpack and local_row < self.n_rows);
+        const table: [*]const rowpack.RowEntry = @ptrCast(@alignCast(self.indptr.ptr));
+        return &table[@intCast(local_row)];
+    }
+
+    pub fn rowCount(self: *const ShardView, local_row: u64) u64 {
+        if (self.codec == .rowpack) return self.entryOf(local_row).n_values;
+        const start, const stop = self.pointers(local_row);
+        return if (stop >= start and stop <= self.nnz) stop - start else 0;
+    }
+
+    fn pointers(self: *const ShardView, local_row: u64) struct { u64, u64 } {
+        const at = self.indptr.ptr + @as(usize, @intCast(local_row)) * 8;
+        return .{ bits.load(u64, at), bits.load(u64, at + 8) };
+    }
+
+    /// Checks a row and decodes its columns into the scratch.
+    pub fn openRow(
+        self: *const ShardView,
+        matrix: *const matrix_module.Matrix,
+        local_row: u64,
+        scratch: *matrix_module.Scratch,
+        report: *Report,
+    ) Failure!matrix_module.FoundRow {
+        return switch (self.codec) {
+            .rowpack => self.openRowpack(matrix, local_row, scratch, report),
+            .none => self.openPlain(matrix.file, local_row, scratch, report),
+        };
+    }
+
+    fn openRowpack(
+        self: *const ShardView,
+        matrix: *const matrix_module.Matrix,
+        local_row: u64,
+        scratch: *matrix_module.Scratch,
+        report: *Report,
+    ) Failure!matrix_module.FoundRow {
+        const entry = self.entryOf(local_row);
+        const payload_end = @as(u64, entry.payload_offset) + entry.payload_bytes;
+        if (payload_end > self.values.len - rowpack.tail_bytes or entry.n_values > self.n_cols) {
+            return failFault(matrix.file, self, local_row, .length, report);
+        }
+        const payload = self.values[entry.payload_offset..][0..entry.payload_bytes];
+        if (self.verify and rowpack.rowCrc(self.identity_crc, @intCast(local_row), entry, payload) != entry.crc) {
+            return failCrc(matrix.file, self, local_row, report);
+        }
+        var found: matrix_module.FoundRow = .{
+            .view = self,
+            .local_row = local_row,
+            .row = .{
+                .payload = payload.ptr,
+                .payload_bytes = entry.payload_bytes,
+                .n_values = entry.n_values,
+                .n_cols = self.n_cols,
+                .value_bytes = self.value_type.bytes(),
+            },
+            .open = undefined,
+            .total = entry.total,
+        };
+        if (entry.n_values > 0) {
+            const fault = matrix.level.openRow(&found.row, &scratch.arrays.row, &found.open);
+            if (fault != .none) return failFault(matrix.file, self, local_row, fault, report);
+        }
+        return found;
+    }
+
+    /// Codec none. Rows have no checksum of their own: the section is hashed when the first one is read.
+    fn openPlain(
+        self: *const ShardView,
+        file: *File,
+        local_row: u64,
+        scratch: *matrix_module.Scratch,
+        report: *Report,
+    ) Failure!matrix_module.FoundRow {
+        if (self.verify) try file.verifyOnce(self.section_index, report);
+        const start, const stop = self.pointers(local_row);
+        if (stop < start or stop > self.nnz or stop - start > self.n_cols) {
+            return failFault(file, self, local_row, .length, report);
+        }
+        const count: u32 = @intCast(stop - start);
+        const source = self.indices.ptr + @as(usize, @intCast(start)) * self.index_bytes;
+        const columns = scratch.arrays.row.columns[0..count];
+        var largest: u32 = 0;
+        for (columns, 0..) |*column, index| {
+            column.* = if (self.index_bytes == 2) bits.load(u16, source + index * 2) else bits.load(u32, source + index * 4);
+            largest = @max(largest, column.*);
+        }
+        if (count > 0 and largest >= self.n_cols) return failFault(file, self, local_row, .columns, report);
+        const value_bytes = self.value_type.bytes();
+        return .{
+            .view = self,
+            .local_row = local_row,
+            .row = .{
+                .payload = self.values.ptr + @as(usize, @intCast(start)) * value_bytes,
+                .payload_bytes = 0,
+                .n_values = count,
+                .n_cols = self.n_cols,
+                .value_bytes = value_bytes,
+            },
+            .open = undefined,
+            .total = 0,
+        };
+    }
+};
+
+fn damaged(file: *const File, section_index: u32, comptime field: []const u8, report: *Report) Failure {
+    return report.fail(error.Corrupt, "the header of shard '{f}' is damaged: " ++ field ++ " does not fit the catalog; " ++
+        "copy or convert the file again", .{errors.escaped(file.sections[section_index].name)});
+}
+
+fn failCrc(file: *const File, view: *const ShardView, local_row: u64, report: *Report) Failure {
+    const name = file.sections[view.section_index].name;
+    return report.fail(error.Corrupt, "row {d} (row {d} of shard '{f}') is damaged: its CRC-32C does not match; " ++
+        "copy or convert the file again", .{ view.row_start + local_row, local_row, errors.escaped(name) });
+}
+
+pub fn failFault(
+    file: *const File,
+    view: *const ShardView,
+    local_row: u64,
+    fault: rowpack_decode.RowFault,
+    report: *Report,
+) Failure {
+    const name = file.sections[view.section_index].name;
+    return report.fail(error.Corrupt, "row {d} (row {d} of shard '{f}') is damaged: its {s} cannot be; " ++
+        "copy or convert the file again", .{ view.row_start + local_row, local_row, errors.escaped(name), switch (fault) {
+        .none => unreachable,
+        .header => "header",
+        .length => "length",
+        .columns => "columns",
+        .codes => "values",
+    } });
+}
+
+/// Plain little-endian values, cast to the target.
+pub fn copyValues(value_type: ValueType, target: Target, source: [*]const u8, count: u32, values: [*]u8) void {
+    switch (value_type) {
+        inline else => |stored| switch (target) {
+            .stored => @memcpy(values[0 .. count * stored.bytes()], source),
+            .f32 => convertValues(stored.Of(), f32, source, count, values),
+            .f64 => convertValues(stored.Of(), f64, source, count, values),
+        },
+    }
+}
+
+fn convertValues(comptime Stored: type, comptime T: type, source: [*]const u8, count: u32, values: [*]u8) void {
+    const target: [*]T = @ptrCast(@alignCast(values));
+    for (target[0..count], 0..) |*value, index| {
+        const stored: Stored = @bitCast(bits.load(value_type_module.BitsOf(Stored), source + index * @sizeOf(Stored)));
+        value.* = value_type_module.convert(T, stored);
+    }
+}
