@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from scx_core._container import FileInfo, FileReader
 from scx_core._section_names import SectionType
+from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
 from scx_core.experiment._matrix_view import MatrixView
 from scx_core.experiment._modality import Modality
@@ -26,13 +27,11 @@ from scx_core.metadata import Column, column_names, read_column
 from scx_core.writing import ScxWarning
 
 if TYPE_CHECKING:
-    import anndata
-    import mudata
     import pandas as pd
     import scipy.sparse as sp
 
 
-class Experiment:
+class Experiment(Conversions):
     """A .scx file that is open for reading.
 
     Opening reads the catalog alone. `obs`, `var`, `uns` and the entries of `obsm`, `varm`, `obsp`
@@ -190,9 +189,7 @@ class Experiment:
     @cached_property
     def var(self) -> pd.DataFrame:
         """What is known of the genes; in a multimodal file, of those of all modalities."""
-        if self.is_multimodal:
-            return self.shared.load_var()
-        return self._only.var
+        return self.shared.load_var() if self.is_multimodal else self._only.var
 
     @cached_property
     def obs_names(self) -> npt.NDArray[np.object_]:
@@ -202,7 +199,9 @@ class Experiment:
     @property
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
-        return self.shared.var_names() if self.is_multimodal else self._only.var_names
+        if not self.is_multimodal:
+            return self._only.var_names
+        return self.shared.load_var().index.to_numpy(dtype=object)
 
     def obs_keys(self) -> list[str]:
         """Names of obs' columns, in their order."""
@@ -304,42 +303,6 @@ class Experiment:
                 "matrices: `experiment.X[rows]`"
             )
         return self.modality(name)
-
-    # ---- as other objects ----
-
-    def to_anndata(self, *, backed: bool = False, modality: str | None = None) -> anndata.AnnData:
-        """The content as an AnnData of its own, equal to the one that was written.
-
-        Parameters
-        ----------
-        backed
-            True leaves X, layers and raw.X in the file: they are dask arrays (of CSR or dense
-            chunks of whole rows) that decode rows when something is computed from them, so the
-            object fits in memory whatever the file's size. It needs dask, and the experiment must
-            stay open. All other parts are loaded. Matrices that were CSC are CSR then.
-        modality
-            Which modality of a multimodal file; its own cells in its own order.
-
-        Raises
-        ------
-        ValueError
-            The file is multimodal and no modality is named, or the other way round.
-        ImportError
-            `backed` without dask.
-        """
-        from scx_core.experiment._to_anndata import to_anndata
-
-        return to_anndata(self, backed=backed, modality=modality)
-
-    def to_mudata(self, *, backed: bool = False) -> mudata.MuData:
-        """The content of a multimodal file as a MuData of its own, equal to the one written.
-
-        `backed` is that of `to_anndata`, for every modality. A single-modality file is a
-        ValueError; ImportError when mudata is not installed.
-        """
-        from scx_core.experiment._to_mudata import to_mudata
-
-        return to_mudata(self, backed=backed)
 
     # ---- inside ----
 

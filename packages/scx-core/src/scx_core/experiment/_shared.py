@@ -50,7 +50,11 @@ class SharedParts:
         return self._sections.decoded(name, lambda: read_index(buffer, where=name))
 
     def var_names(self) -> npt.NDArray[np.object_]:
-        buffer, name = self._var_bytes()
+        """Names of the genes of all modalities; none when the file has no var over all."""
+        table = self._sections.table(SectionType.SHARED_VAR, None, 0)
+        if table is None:
+            return np.empty(0, dtype=np.object_)
+        buffer, name = table
         return self._sections.decoded(name, lambda: read_index(buffer, where=name))
 
     def load_obs(self) -> pd.DataFrame:
@@ -61,9 +65,20 @@ class SharedParts:
             raise self._sections.damage(name, f"it has {len(frame)} rows, the file {self._n_obs}")
         return frame
 
+    @property
+    def has_var(self) -> bool:
+        """Whether there is a var over all modalities; other writers leave it out."""
+        return bool(self._sections.of(SectionType.SHARED_VAR, 0))
+
     def load_var(self) -> pd.DataFrame:
-        """A fresh copy of the var that modalities share."""
-        buffer, name = self._var_bytes()
+        """A fresh copy of the var over all modalities; ValueError when the file has none."""
+        table = self._sections.table(SectionType.SHARED_VAR, None, 0)
+        if table is None:
+            raise ValueError(
+                f"{self._sections.file.path} has no var over all modalities; each has its own: "
+                "`experiment[name].var`"
+            )
+        buffer, name = table
         return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
 
     def load_uns(self) -> dict[str, Any]:
@@ -93,10 +108,4 @@ class SharedParts:
             raise self._sections.damage("obs", "the section is missing")
         if self._sections.of(SectionType.OBS_ROW_SHARD, 0):
             self._merged_obs = table  # joining row shards is done once
-        return table
-
-    def _var_bytes(self) -> tuple[Any, str]:
-        table = self._sections.table(SectionType.SHARED_VAR, None, 0)
-        if table is None:
-            raise self._sections.damage("var", "the section is missing")
         return table

@@ -31,7 +31,8 @@ def to_mudata(experiment: Experiment, *, backed: bool) -> mudata.MuData:
         for modality in experiment.parts()
     }
     shared = experiment.shared
-    obs, var = shared.load_obs(), shared.load_var()
+    obs = shared.load_obs()
+    var = shared.load_var() if shared.has_var else None
     parts: dict[str, Any] = {
         kind: {key: load() for key, load in shared.loaders(kind).items()}
         for kind in ("obsm", "varm", "obsp", "varp")
@@ -41,8 +42,8 @@ def to_mudata(experiment: Experiment, *, backed: bool) -> mudata.MuData:
         rows = modality.rows
         if rows is not None:
             maps["obsmap"][modality.name] = member_map(rows, len(obs))
-        columns = modality.columns(len(var))
-        if columns is not None:
+        columns = None if var is None else modality.columns(len(var))
+        if var is not None and columns is not None:
             maps["varmap"][modality.name] = member_map(columns, len(var))
     with warnings.catch_warnings(), mudata.set_options(pull_on_update=False):
         # repeated names were in the object that was written: its owner knows

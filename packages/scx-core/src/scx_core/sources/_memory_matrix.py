@@ -182,7 +182,7 @@ def ordered(source_matrix: Any, order: npt.NDArray[np.int64] | None) -> MatrixSo
             "dense",
         )
     form, widths = sparse_form(source_matrix), sparse_index_dtypes(source_matrix)
-    csr = source_matrix.tocsr()
+    csr: Any = cast(Any, source_matrix).tocsr()
     if order is None:
         return CsrSource(csr, form, widths)
     return SlicedSource(

@@ -168,7 +168,7 @@ def _cheap_to_slice(rows: Any) -> bool:
         return False
     if isinstance(rows, np.ndarray):
         return True
-    return sp.issparse(rows) and rows.format == "csr"
+    return bool(sp.issparse(rows) and cast(Any, rows).format == "csr")
 
 
 def _view_source(adata: anndata.AnnData, no_rows: Any, part_matrix: Any) -> MatrixSource:
