@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Conversions:
     """The methods of `Experiment` that give its content in another form."""
 
-    def to_anndata(_whole(self), *, backed: bool = False, modality: str | None = None) -> anndata.AnnData:
+    def to_anndata(self, *, backed: bool = False, modality: str | None = None) -> anndata.AnnData:
         """The content as an AnnData of its own, equal to the one that was written.
 
         Parameters
@@ -41,7 +41,7 @@ class Conversions:
 
         return to_anndata(_whole(self), backed=backed, modality=modality)
 
-    def to_mudata(_whole(self), *, backed: bool = False) -> mudata.MuData:
+    def to_mudata(self, *, backed: bool = False) -> mudata.MuData:
         """The content of a multimodal file as a MuData of its own, equal to the one written.
 
         `backed` is that of `to_anndata`, for every modality. A single-modality file is a
