@@ -1,0 +1,125 @@
+"""`scx convert`: which function turns one file into another, and with which options."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import scx_core
+from scx_core._byte_sizes import format_bytes
+from scx_core._commands import UsageError
+from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, SourceKind, source_kind
+
+# options of the command line that only some conversions understand
+SPECIFIC = (
+    "codec",
+    "shard_size",
+    "threads",
+    "temporary_folder",
+    "strict_uns",
+    "layers",
+    "genome",
+    "feature_types",
+    "prefix",
+    "var_names",
+    "modality",
+    "compression",
+)
+WRITING = ("codec", "shard_size", "threads", "temporary_folder")
+ALLOWED: dict[SourceKind, tuple[str, ...]] = {
+    "h5ad": (*WRITING, "strict_uns", "layers"),
+    "h5mu": (*WRITING, "strict_uns", "layers"),
+    "10x_h5": (*WRITING, "genome", "feature_types"),
+    "mtx_folder": (*WRITING, "feature_types", "prefix", "var_names"),
+    "mtx_file": (*WRITING, "feature_types", "var_names"),
+    "scx": ("modality", "compression"),
+}
+READERS: dict[SourceKind, str] = {
+    "h5ad": "from_h5ad",
+    "h5mu": "from_h5mu",
+    "10x_h5": "from_10x",
+    "mtx_folder": "from_mtx",
+    "mtx_file": "from_mtx",
+}
+EXPORTS = (".h5ad", ".h5mu")
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Run the conversion that IN and OUT ask for; give the exit code."""
+    source, target = Path(options.source), Path(options.target)
+    kind = source_kind(source)
+    if kind == "missing":
+        raise FileNotFoundError(f"there is no file or folder {source}")
+    if kind not in ALLOWED:
+        remedy = REMEDIES.get(kind)
+        raise ValueError(
+            f"{source} looks like {DESCRIPTIONS[kind]}, which cannot be converted"
+            + (f"; {remedy}" if remedy else "")
+        )
+    _check_target(kind, target)
+    given = _chosen(options, kind, source)
+    if kind == "scx":
+        _export(source, target, given)
+    else:
+        getattr(scx_core, READERS[kind])(source, target, **given)
+    if not options.quiet:
+        print(_summary(target))
+    return 0
+
+
+def _check_target(kind: SourceKind, target: Path) -> None:
+    suffix = target.suffix.lower()
+    if kind == "scx" and suffix not in EXPORTS:
+        raise UsageError(f"OUT is {target}: from a .scx file, write an .h5ad or .h5mu")
+    if kind != "scx" and suffix != ".scx":
+        raise UsageError(f"OUT is {target}: its name must end in .scx")
+
+
+def _chosen(options: argparse.Namespace, kind: SourceKind, source: Path) -> dict[str, Any]:
+    """The options that were given, all of which must make sense for this kind of source."""
+    given = {
+        name: getattr(options, name)
+        for name in SPECIFIC
+        if getattr(options, name) is not None and getattr(options, name) is not False
+    }
+    for name in given:
+        if name not in ALLOWED[kind]:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} does not apply: {source} is {DESCRIPTIONS[kind]}")
+    return {
+        **given,
+        "overwrite": options.overwrite,
+        "memory_budget": options.memory_budget,
+        "progress": False if options.quiet else None,
+    }
+
+
+def _export(source: Path, target: Path, options: argparse.Namespace, given: dict[str, Any]) -> None:
+    from scx_core.experiment import Experiment
+    from scx_core.export import export_h5ad, export_h5mu
+
+    modality = given.pop("modality", None)
+    with Experiment(source) as experiment:
+        if target.suffix.lower() == ".h5mu":
+            if modality is not None:
+                raise UsageError("--modality goes with an .h5ad; an .h5mu takes all of them")
+            export_h5mu(experiment, target, **given)
+            return
+        if experiment.is_multimodal and modality is None:
+            raise UsageError(
+                f"{source} has the modalities {', '.join(experiment.modality_names)}: choose one "
+                "with --modality, or write an .h5mu"
+            )
+        export_h5ad(experiment, target, modality=modality, **given)
+
+
+def _summary(target: Path) -> str:
+    size = format_bytes(target.stat().st_size)
+    if target.suffix.lower() != ".scx":
+        return f"{target}: {size}"
+    from scx_core.experiment import Experiment
+
+    with Experiment(target) as experiment:
+        n_obs, n_vars = experiment.shape
+        return f"{target}: {n_obs} x {n_vars}, {experiment.nnz} stored values, {size}"
