@@ -224,14 +224,11 @@ def _float_size(
 
 def _shard_bytes(scx: Path, n_shards: int | None) -> tuple[int, int]:
     """Bytes and rows of the first shards of X, all of them for None."""
-    from scx_core._container import FileReader
-    from scx_core._section_names import SectionType
+    import scx_core
 
-    with FileReader(scx) as file:
-        shards = [s for s in file.sections if s.section_type == SectionType.CSR_SHARD]
-        chosen = shards[:n_shards]
-        rows = [s.shard.row_end for s in chosen if s.shard is not None]
-    return sum(section.length for section in chosen), max(rows)
+    with scx_core.open(scx) as experiment:
+        shards = [s for s in experiment.sections() if s["type"] == "csr_shard"][:n_shards]
+    return sum(shard["length"] for shard in shards), max(shard["rows"][1] for shard in shards)
 
 
 def _csr_blocks(h5ad: Path, n_rows: int) -> Iterator[sp.csr_matrix]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import scx_core
-import scx_train
+from demo.stream import Stream
 
 PREFERRED = "cell_type"
 CATEGORIES_MAX = 100
@@ -19,8 +18,6 @@ CELLS_PER_CLUSTER_MIN = 20
 CLUSTER_SAMPLE_CELLS = 5_000
 N_COMPONENTS = 20
 KMEANS_STEPS = 30
-PANEL_GENES = 2_000
-PANEL_SAMPLE_CELLS = 2_000
 
 
 @dataclass(frozen=True)
@@ -61,37 +58,21 @@ def column_labels(experiment: Any, column: str) -> Labels:
     return Labels(np.asarray(found["codes"], dtype=np.int64), names, column)
 
 
-def choose_panel(experiment: Any, seed: int) -> npt.NDArray[np.uint32]:
-    """The 2,000 genes whose log-normalised values vary most, judged on a sample of cells."""
-    random = np.random.default_rng(seed)
-    n = min(PANEL_SAMPLE_CELLS, experiment.n_obs)
-    rows = np.sort(random.choice(experiment.n_obs, n, replace=False))
-    counts = experiment.gather_rows(rows).astype(np.float64)
-    depth = np.asarray(counts.sum(axis=1)).ravel()
-    scale = np.divide(1e4, depth, out=np.ones_like(depth), where=depth > 0)
-    counts.data = np.log1p(np.maximum(counts.data * np.repeat(scale, np.diff(counts.indptr)), 0))
-    mean = np.asarray(counts.mean(axis=0)).ravel()
-    squares = np.asarray(counts.multiply(counts).mean(axis=0)).ravel()
-    variance = squares - mean**2
-    chosen = np.argsort(-variance, kind="stable")[:PANEL_GENES]
-    return np.sort(chosen).astype(np.uint32)
-
-
-def cluster_labels(path: Path, panel: npt.NDArray[np.uint32], seed: int) -> Labels:
+def cluster_labels(stream: Stream) -> Labels:
     """Clusters for a file without labels: principal components, then k-means.
 
     Both are fitted on the first 5,000 cells of a shuffled epoch; a second epoch assigns every cell
     to the nearest centre, so the matrix is never held in memory.
     """
-    with scx_core.open(path) as experiment:
+    with scx_core.open(stream.path) as experiment:
         n_obs = experiment.n_obs
-    dataset = scx_train.TrainingDataset(path, hvg_indices=panel, seed=seed)
+    dataset = stream.dataset()
     try:
         sample = _first_cells(dataset, CLUSTER_SAMPLE_CELLS)
         k = max(2, min(N_CLUSTERS, sample.shape[0] // CELLS_PER_CLUSTER_MIN))
         centre, axes = _principal_axes(sample)
         projected = ((sample - centre) @ axes).astype(np.float32)
-        centres = _kmeans(projected, k, np.random.default_rng(seed))
+        centres = _kmeans(projected, k, np.random.default_rng(stream.seed))
         codes = np.full(n_obs, -1, np.int64)
         for batch in dataset:
             projected = ((batch["X"] - centre) @ axes).astype(np.float32)

@@ -23,6 +23,7 @@ from demo import labels as labelling  # noqa: E402
 from demo.conversion import Converted, convert, make_source  # noqa: E402
 from demo.labels import Labels  # noqa: E402
 from demo.picture import draw  # noqa: E402
+from demo.stream import choose_stream  # noqa: E402
 from demo.training import Training, measure_speed, train  # noqa: E402
 
 N_EPOCHS = 2
@@ -63,16 +64,18 @@ def _demonstrate(options: argparse.Namespace) -> None:
                 f"least {CELLS_MIN} cells, 2 genes and some values"
             )
         matrix_bytes = _matrix_bytes(experiment)
-        panel = labelling.choose_panel(experiment, options.seed)
+        stream = choose_stream(experiment, scx, options.seed)
         column = labelling.label_column(experiment)
         labels = None if column is None else labelling.column_labels(experiment, column)
+    if not stream.counts:
+        print("X holds no counts: its values are streamed as they are, without normalisation")
     if labels is None:
         print("No column of cell labels: learning clusters made with k-means instead")
-        labels = labelling.cluster_labels(scx, panel, options.seed)
+        labels = labelling.cluster_labels(stream)
     what = "the clusters" if labels.column is None else f"obs column {labels.column!r}"
     print(f"Learning {what} from {N_EPOCHS} shuffled epochs", flush=True)
-    training = train(scx, panel, labels, n_epochs=N_EPOCHS, seed=options.seed)
-    cells_per_second = measure_speed(scx, panel, options.seed)
+    training = train(stream, labels, n_epochs=N_EPOCHS)
+    cells_per_second = measure_speed(stream)
 
     picture = out / f"{scx.stem}.png"
     draw(picture, converted, training, labels)
@@ -84,9 +87,7 @@ def _demonstrate(options: argparse.Namespace) -> None:
 def _matrix_bytes(experiment: scx_core.Experiment) -> int:
     """Bytes of the sections that hold X."""
     return sum(
-        section["length"]
-        for section in experiment.sections()
-        if section["name"].startswith("X") and section["codec"] is not None
+        section["length"] for section in experiment.sections() if section["type"] == "csr_shard"
     )
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-import scx_train
 from demo.classifier import SoftmaxClassifier
 from demo.labels import Labels
+from demo.stream import Stream
 
 BATCH_SIZE_MAX = 1_024
 BATCH_SIZE_MIN = 16
@@ -22,7 +21,6 @@ HELD_OUT_SHARE = 0.15
 HELD_OUT_CELLS_MAX = 4_000
 EVALUATIONS_AN_EPOCH = 10
 SPREAD_FLOOR = 0.1  # genes that hardly vary are not blown up
-SPEED_BATCH_SIZE = 1_024
 SPEED_SECONDS_MIN = 0.5
 SPEED_EPOCHS_MAX = 20
 
@@ -61,24 +59,20 @@ class Training:
         return self.accuracies[-1]
 
 
-def train(
-    path: Path, panel: npt.NDArray[np.uint32], labels: Labels, *, n_epochs: int, seed: int
-) -> Training:
+def train(stream: Stream, labels: Labels, *, n_epochs: int) -> Training:
     """Learn the labels from shuffled batches.
 
     A fixed random share of the cells is never learnt from: they tell the accuracy.
     """
     n_obs = labels.codes.size
     batch_size = int(np.clip(n_obs // BATCHES_WANTED, BATCH_SIZE_MIN, BATCH_SIZE_MAX))
-    held_out = np.random.default_rng(seed).random(n_obs) < HELD_OUT_SHARE
-    survey = _survey(path, panel, labels, held_out, seed)
+    held_out = np.random.default_rng(stream.seed).random(n_obs) < HELD_OUT_SHARE
+    survey = _survey(stream, labels, held_out)
     training = Training(n_epochs, batch_size, n_held_out=survey.classes.size)
     classifier = SoftmaxClassifier(survey.centre, survey.scale, len(labels.names))
     start = time.perf_counter()
     columns = [] if labels.column is None else [labels.column]
-    dataset = scx_train.TrainingDataset(
-        path, batch_size=batch_size, hvg_indices=panel, obs_columns=columns, seed=seed
-    )
+    dataset = stream.dataset(batch_size=batch_size, obs_columns=columns)
     try:
         every = max(1, len(dataset) // EVALUATIONS_AN_EPOCH)
         for _ in range(n_epochs):
@@ -100,11 +94,9 @@ def train(
     return training
 
 
-def measure_speed(path: Path, panel: npt.NDArray[np.uint32], seed: int) -> float:
+def measure_speed(stream: Stream) -> float:
     """Cells a second of batches alone, over whole epochs of batches of 1,024."""
-    dataset = scx_train.TrainingDataset(
-        path, batch_size=SPEED_BATCH_SIZE, hvg_indices=panel, seed=seed
-    )
+    dataset = stream.dataset()
     cells = epochs = 0
     try:
         for _ in dataset:  # a first epoch starts the threads and fills the page cache
@@ -118,20 +110,14 @@ def measure_speed(path: Path, panel: npt.NDArray[np.uint32], seed: int) -> float
         dataset.close()
 
 
-def _survey(
-    path: Path,
-    panel: npt.NDArray[np.uint32],
-    labels: Labels,
-    held_out: npt.NDArray[np.bool_],
-    seed: int,
-) -> _Survey:
+def _survey(stream: Stream, labels: Labels, held_out: npt.NDArray[np.bool_]) -> _Survey:
     """Stream by until enough held-out cells are kept; take the other cells' mean and spread."""
     wanted = held_out & (labels.codes >= 0)
     features: list[FloatArray] = []
     classes: list[npt.NDArray[np.int64]] = []
-    sums, squares = np.zeros((2, panel.size))
+    sums, squares = np.zeros((2, stream.panel.size))
     n_seen = n_kept = 0
-    dataset = scx_train.TrainingDataset(path, hvg_indices=panel, seed=seed)
+    dataset = stream.dataset()
     try:
         for batch in dataset:
             rows = batch["cell_indices"]

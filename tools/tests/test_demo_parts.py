@@ -1,12 +1,13 @@
 """The demo's own arithmetic: the classifier, the clusters, the choice of labels and genes."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from demo import labels
+from demo import labels, stream
 from demo.classifier import SoftmaxClassifier
 
 
@@ -74,8 +75,17 @@ def test_panel_holds_the_genes_that_vary() -> None:
     counts[:50, loud[:10]] = 40
     counts = counts.tocsr()
     experiment = SimpleNamespace(n_obs=200, gather_rows=lambda rows: counts[rows])
-    panel = labels.choose_panel(experiment, 0)
+    chosen = stream.choose_stream(experiment, Path("x.scx"), 0)
+    panel = chosen.panel
+    assert chosen.counts
     assert panel.dtype == np.uint32
-    assert panel.size == labels.PANEL_GENES
+    assert panel.size == stream.PANEL_GENES
     assert np.all(np.diff(panel.astype(int)) > 0)
     assert set(loud[:10]) <= set(panel.tolist())
+
+
+def test_values_that_are_no_counts_are_streamed_as_they_are() -> None:
+    for value in (0.5, -1.0):
+        values = sp.csr_matrix(np.array([[1.0, 0.0], [value, 2.0]]))
+        experiment = SimpleNamespace(n_obs=2, gather_rows=lambda rows, values=values: values[rows])
+        assert not stream.choose_stream(experiment, Path("x.scx"), 0).counts
