@@ -1,0 +1,259 @@
+"""Everything of an open file that is no matrix."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+
+import scx_core
+
+pytestmark = pytest.mark.filterwarnings("ignore:Observation names are not unique")
+
+
+@pytest.fixture
+def adata() -> anndata.AnnData:
+    obs = pd.DataFrame(
+        {
+            "depth": [1.5, 2.5, 3.5],
+            "type": pd.Categorical(["b", None, "a"], categories=["b", "a", "unused"]),
+            "gap": pd.array([1, None, 3], dtype="Int64"),
+            "text": ["x", "ü", ""],
+        },
+        index=pd.Index(["c1", "c2", "c2"], name="cell"),
+    )
+    var = pd.DataFrame({"symbol": ["s1", "s2"]}, index=["g1", "g2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = anndata.AnnData(np.array([[1, 0], [0, 2], [3, 4]], dtype="f4"), obs=obs, var=var)
+    made.obsm["X_pca"] = np.arange(6.0).reshape(3, 2)
+    made.uns["method"] = {"name": "pca"}
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path, adata: anndata.AnnData) -> Path:
+    scx_core.from_anndata(adata, tmp_path / "x.scx", shard_size=2)
+    return tmp_path / "x.scx"
+
+
+def test_columns_without_pandas(path: Path) -> None:
+    with scx_core.open(path) as experiment:
+        np.testing.assert_array_equal(experiment.obs_column("depth"), [1.5, 2.5, 3.5])
+        cell_type = experiment.obs_column("type")
+        assert isinstance(cell_type, dict)
+        np.testing.assert_array_equal(cell_type["codes"], [0, -1, 1])
+        assert cell_type["codes"].dtype == np.int32
+        assert cell_type["categories"] == ["b", "a", "unused"]
+        np.testing.assert_array_equal(experiment.obs_column("gap"), [1, np.nan, 3])
+        assert list(experiment.obs_column("text")) == ["x", "ü", ""]
+        with pytest.raises(KeyError, match="'depth', 'type', 'gap', 'text'"):
+            experiment.obs_column("Depth")
+        assert list(experiment.obs_names) == ["c1", "c2", "c2"]
+        assert list(experiment.var_names) == ["g1", "g2"]
+
+
+def test_columns_leave_pandas_alone(path: Path) -> None:
+    program = (
+        "import sys, scx_core\n"
+        "light = {'numpy', 'pandas', 'scipy', 'anndata', 'pyarrow', 'h5py'} & set(sys.modules)\n"
+        "assert not light, light\n"
+        "e = scx_core.open(sys.argv[1])\n"
+        "e.obs_column('type'); e.obs_names; e.var_names; e.X\n"
+        "heavy = {'pandas', 'anndata', 'scipy', 'h5py'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60)
+
+
+def test_frames_and_components(path: Path, adata: anndata.AnnData) -> None:
+    with scx_core.open(path) as experiment:
+        pd.testing.assert_frame_equal(experiment.obs, adata.obs)
+        pd.testing.assert_frame_equal(experiment.var, adata.var)
+        assert experiment.obs is experiment.obs
+        np.testing.assert_array_equal(experiment.obsm["X_pca"], adata.obsm["X_pca"])
+        assert experiment.obsm["X_pca"] is experiment.obsm["X_pca"]
+        assert experiment.uns == {"method": {"name": "pca"}}
+        assert list(experiment.obsm) == ["X_pca"]
+        assert len(experiment.varm) == len(experiment.obsp) == len(experiment.varp) == 0
+        with pytest.raises(KeyError, match=r"obsm has no 'pca'.*X_pca"):
+            experiment.obsm["pca"]
+        assert experiment.raw is None
+        assert experiment.obs_keys() == list(adata.obs.columns)
+
+
+def test_objects_of_ones_own(path: Path, adata: anndata.AnnData) -> None:
+    with scx_core.open(path) as experiment:
+        first = experiment.to_anndata()
+        first.obs["depth"] = 0.0
+        first.obsm["X_pca"][:] = 0
+        first.uns["method"]["name"] = "none"
+        first.X[:] = 0
+        pd.testing.assert_frame_equal(experiment.obs, adata.obs)
+        second = experiment.to_anndata()
+    np.testing.assert_array_equal(second.obsm["X_pca"], adata.obsm["X_pca"])
+    np.testing.assert_array_equal(second.X, adata.X)
+    assert second.uns == adata.uns
+
+
+def test_repr(path: Path) -> None:
+    with scx_core.open(path) as experiment:
+        assert repr(experiment) == (
+            f"Experiment with n_obs x n_vars = 3 x 2 at '{path}'\n"
+            "    obs: 'depth', 'type', 'gap', 'text'\n"
+            "    X: 3 x 2 float32, 4 stored values\n"
+            "    var: 'symbol'\n"
+            "    uns: 'method'\n"
+            "    obsm: 'X_pca'"
+        )
+    assert repr(experiment) == f"Experiment at '{path}' (closed)"
+
+
+def test_sections(path: Path) -> None:
+    with scx_core.open(path) as experiment:
+        sections = experiment.sections()
+    assert [section["name"] for section in sections] == [
+        "obs",
+        "var",
+        "uns",
+        "provenance",
+        "obsm/X_pca",
+        "X_shard_0",
+        "X_shard_1",
+    ]
+    shard = sections[-1]
+    assert shard["type"] == "csr_shard"
+    assert (shard["codec"], shard["dtype"], shard["rows"], shard["nnz"]) == (
+        "rowpack",
+        "float32",
+        (2, 3),
+        2,
+    )
+    assert sections[0]["codec"] is None
+    for section in sections:
+        assert section["offset"] % 8 == 0
+        assert section["offset"] + section["length"] <= path.stat().st_size
+
+
+def test_closed(path: Path) -> None:
+    experiment = scx_core.open(path)
+    x, layers = experiment.X, experiment.layers
+    assert x is not None
+    experiment.close()
+    experiment.close()
+    assert experiment.closed
+    for use in (
+        lambda: x[0],
+        lambda: experiment.obs,
+        lambda: experiment.obs_column("depth"),
+        lambda: experiment.uns,
+        lambda: experiment.obsm["X_pca"],
+        experiment.to_anndata,
+        experiment.validate,
+        experiment.sections,
+    ):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+    assert len(layers) == 0
+
+
+def test_validate(path: Path) -> None:
+    with scx_core.open(path) as experiment:
+        for deep in (False, True):
+            names = [section["name"] for section in experiment.sections()]
+            assert experiment.validate(deep=deep) == [(name, True) for name in [*names, "(file)"]]
+            assert experiment.find_damage(deep=deep) == []
+
+
+def test_damage_is_named(path: Path) -> None:
+    with scx_core.open(path) as experiment:
+        sections = experiment.sections()
+    content = path.read_bytes()
+    for section in sections:
+        damaged = bytearray(content)
+        damaged[section["offset"] + section["length"] // 2] ^= 0x10
+        path.write_bytes(damaged)
+        with scx_core.open(path) as experiment:
+            verdicts = dict(experiment.validate())
+            assert not verdicts.pop(section["name"])
+            assert not verdicts.pop("(file)")
+            assert all(verdicts.values())
+            with pytest.raises(scx_core.CorruptFileError) as caught:
+                experiment.to_anndata()
+            assert str(path) in str(caught.value)
+            assert section["name"] in str(caught.value)
+            experiment.validate(deep=True)
+
+
+def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnData) -> None:
+    """Hashes that fit, but content that does not: as a faulty writer makes it."""
+    from scx_core._container import FileWriter
+    from scx_core._section_names import SectionType
+    from scx_core.metadata import encode_embedding, encode_frame
+
+    good = {
+        ("obs", SectionType.OBS): encode_frame(adata.obs),
+        ("var", SectionType.VAR): encode_frame(adata.var),
+        ("obsm/X", SectionType.OBSM): encode_embedding(np.ones((3, 2)), 3),
+        ("uns", SectionType.UNS): b"{}",
+        ("provenance", SectionType.PROVENANCE): b"{}",
+    }
+    bad = {
+        ("obs", SectionType.OBS): [b"junk", encode_frame(adata.obs.iloc[:2])],
+        ("var", SectionType.VAR): [b""],
+        ("obsm/X", SectionType.OBSM): [b"junk", encode_embedding(np.ones((2, 2)), 2)],
+        ("uns", SectionType.UNS): [b"[]", b"\xff"],
+        ("provenance", SectionType.PROVENANCE): [
+            b"[]",
+            b'{"matrices": 3}',
+            b'{"matrices": {"X": {"dtype": "f4", "form": "csr_matrix"}}}',
+            b'{"matrices": {"layers": [1]}}',
+        ],
+    }
+    path = tmp_path / "lie.scx"
+
+    def write(sections: dict[tuple[str, SectionType], bytes]) -> None:
+        with FileWriter(path, n_obs=3, n_vars=2, overwrite=True) as file:
+            for (name, kind), data in sections.items():
+                file.add_section(name, data, section_type=kind)
+
+    write(good)
+    with scx_core.open(path) as experiment:
+        assert experiment.to_anndata().shape == (3, 2)
+    for key, contents in bad.items():
+        for content in contents:
+            write({**good, key: content})
+            with scx_core.open(path) as experiment:
+                with pytest.raises(scx_core.CorruptFileError) as caught:
+                    experiment.to_anndata()
+                assert str(path) in str(caught.value)
+                assert not all(ok for _, ok in experiment.validate(deep=True))
+    for missing in ("obs", "var"):
+        write({key: data for key, data in good.items() if key[0] != missing})
+        with (
+            scx_core.open(path) as experiment,
+            pytest.raises(scx_core.CorruptFileError, match="missing"),
+        ):
+            experiment.to_anndata()
+
+
+def test_unknown_sections_are_left_aside_with_a_warning(
+    tmp_path: Path, adata: anndata.AnnData
+) -> None:
+    from scx_core._container import FileWriter
+    from scx_core.metadata import encode_frame
+
+    path = tmp_path / "new.scx"
+    with FileWriter(path, n_obs=3, n_vars=2) as file:
+        file.add_section("obs", encode_frame(adata.obs), section_type=0)
+        file.add_section("var", encode_frame(adata.var), section_type=2)
+        file.add_section("novelty", b"?", section_type=254)
+    with pytest.warns(scx_core.ScxWarning, match=r"\[254\]"):
+        experiment = scx_core.open(path)
+    assert experiment.to_anndata().shape == (3, 2)
