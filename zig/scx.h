@@ -206,7 +206,6 @@ typedef struct scx_matrix_info {
     uint64_t n_rows;
     uint64_t n_cols;
     uint64_t nnz;
-    uint64_t max_row_values; /* most stored values in one row */
     uint32_t n_shards;
     uint32_t codec_id;
 } scx_matrix_info;
@@ -238,6 +237,60 @@ typedef struct scx_dense_options {
 int32_t scx_matrix_gather_dense(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, const scx_dense_options *options, float *values_out, uint32_t threads, scx_error *error);
 /* hashes the shards, decodes every row, checks canonical form, row order and the catalog's figures */
 int32_t scx_matrix_validate(scx_matrix *matrix, scx_error *error);
+
+/* ---- order: what follows from a seed alone; any thread ---- */
+#define SCX_TAG_SHARD_ORDER 0x5343585348524431 /* "SCXSHRD1", big-endian */
+#define SCX_TAG_ROW_ORDER 0x534358524F575F32   /* "SCXROW_2", big-endian */
+
+/* the stream of an epoch: m(m(m(seed) ^ tag) ^ epoch) with m = splitmix64 */
+uint64_t scx_epoch_stream(uint64_t seed, uint64_t tag, uint64_t epoch);
+/* Fisher-Yates, from the last place down, drawing from the 32-bit words of the stream after the first *position;
+ * *position becomes the number of words drawn in all. At most 2^32 - 1 values, else SCX_LIMIT. */
+int32_t scx_shuffle(uint64_t stream, uint64_t *position, int64_t *values, uint64_t n_values, scx_error *error);
+
+/* ---- batches of rows, decoded ahead by threads of their own ---- */
+typedef struct scx_pipeline scx_pipeline;
+typedef struct scx_buffer scx_buffer;
+
+#define SCX_PIPELINE_THREADS_MAX 64
+#define SCX_PIPELINE_BATCHES_MAX 1024
+#define SCX_BATCH_ROWS_MAX 16777216
+
+typedef struct scx_pipeline_options {
+    uint32_t struct_bytes;
+    uint32_t threads; /* 0: one for each CPU that the process may use, at most SCX_PIPELINE_THREADS_MAX */
+    uint32_t batches; /* submitted and not received at once, 1 to SCX_PIPELINE_BATCHES_MAX */
+    uint32_t reserved;
+} scx_pipeline_options;
+
+/* A batch that was received. The caller owns `buffer` and gives it to scx_buffer_release when nothing reads or
+ * writes `data` any more; it may do so after the pipeline was closed. */
+typedef struct scx_batch {
+    uint32_t struct_bytes;
+    uint32_t reserved;
+    scx_buffer *buffer;
+    void *data; /* aligned to 64 bytes */
+    uint64_t data_bytes;
+    uint64_t n_rows;
+} scx_batch;
+
+/* Dense batches as scx_matrix_gather_dense makes them. The matrix must outlive the pipeline. No thread is started
+ * before the first batch is submitted. One thread at a time may call the functions of one pipeline. */
+int32_t scx_pipeline_open_dense(scx_matrix *matrix, const scx_dense_options *dense, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
+/* Copies the row numbers. SCX_OUT_OF_RANGE names the first bad one; SCX_LIMIT when `batches` are under way. */
+int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, scx_error *error);
+/* The oldest submitted batch. SCX_TIMEOUT: it is not ready, call again; SCX_NOT_FOUND: none was submitted; any other
+ * failure is that of the batch, which is gone, and the next call gives the one after it. */
+int32_t scx_pipeline_wait(scx_pipeline *pipeline, uint32_t timeout_ms, scx_batch *batch_out, scx_error *error);
+/* Forgets all batches that were submitted and not received. */
+int32_t scx_pipeline_cancel(scx_pipeline *pipeline, scx_error *error);
+/* Has a thread tell the system that the bytes of these rows are read soon. A hint: it may be dropped. */
+int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, scx_error *error);
+/* Ends the threads. SCX_TIMEOUT: a thread did not end in time; the handle is gone all the same, and the matrix must
+ * stay open for the rest of the process. */
+int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);
+/* any thread */
+void scx_buffer_release(scx_buffer *buffer);
 
 /* scx-ffi-end */
 

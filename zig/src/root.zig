@@ -5,6 +5,8 @@ comptime {
     _ = @import("abi/file.zig");
     _ = @import("abi/writer.zig");
     _ = @import("abi/shard.zig");
+    _ = @import("abi/matrix.zig");
+    _ = @import("abi/pipeline.zig");
 }
 
 test {
@@ -13,5 +15,9 @@ test {
     _ = @import("abi/file.zig");
     _ = @import("abi/writer.zig");
     _ = @import("abi/shard.zig");
+    _ = @import("abi/matrix.zig");
+    _ = @import("abi/pipeline.zig");
     _ = @import("container/all.zig");
+    _ = @import("pipeline/all.zig");
+    _ = @import("rng.zig");
 }

@@ -4,7 +4,6 @@ const std = @import("std");
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 
-const dense = @import("../kernels/dense.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
@@ -15,14 +14,14 @@ const Report = errors.Report;
 
 pub const DenseSource = struct {
     matrix: *const Matrix,
-    plan: dense.DensePlan,
+    plan: matrices.DensePlan,
 
     pub const Scratch = matrices.Scratch;
 
     pub fn init(
         allocator: Allocator,
         matrix: *const Matrix,
-        options: dense.DenseOptions,
+        options: matrices.DenseOptions,
         report: *Report,
     ) Failure!DenseSource {
         return .{ .matrix = matrix, .plan = try .init(allocator, matrix, options, report) };
@@ -37,14 +36,7 @@ pub const DenseSource = struct {
     }
 
     pub fn batchBytes(source: *const DenseSource, rows: []const i64, report: *Report) Failure!usize {
-        for (rows, 0..) |row, position| {
-            if (row >= 0 and row < source.matrix.n_rows) continue;
-            return report.fail(
-                error.OutOfRange,
-                "row {d}, at position {d} of the batch, is not one of the matrix's {d} rows",
-                .{ row, position, source.matrix.n_rows },
-            );
-        }
+        try source.matrix.checkRows(rows, report);
         const row_bytes = @as(usize, source.plan.n_output) * @sizeOf(f32);
         return std.math.mul(usize, rows.len, row_bytes) catch error.OutOfMemory;
     }
@@ -54,10 +46,18 @@ pub const DenseSource = struct {
         const values = std.mem.bytesAsSlice(f32, task.memory);
         assert(values.len == task.rows.len * width);
         const out = values[task.begin * width .. task.end * width];
-        return dense.decodeDense(source.matrix, &source.plan, task.rows[task.begin..task.end], out, scratch, report);
+        const rows = task.rows[task.begin..task.end];
+        return matrices.decodeDense(source.matrix, &source.plan, rows, out, scratch, report);
     }
 
     pub fn willNeed(source: *const DenseSource, range: hints.RowRange) void {
-        source.matrix.willNeed(range.row_start, range.row_end);
+        const matrix = source.matrix;
+        assert(range.row_end <= matrix.n_rows);
+        var row = range.row_start;
+        while (row < range.row_end) {
+            const shard = matrix.shardOf(row);
+            matrix.file.willNeed(matrix.file.sections[shard.section_index].range());
+            row = shard.row_start + shard.n_rows;
+        }
     }
 };

@@ -6,10 +6,10 @@ own memory: it goes back to the pipeline when the last array or view on it is go
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -111,8 +111,7 @@ class DensePipeline:
         matrix_handle = matrix.handle
         call("scx_pipeline_open_dense", matrix_handle, dense, options, out, path=self._path)
         # The handle of the matrix lives in the destructor, which runs before it is let go.
-        close = functools.partial(_close, matrix_handle)
-        self._handle: CData | None = _native.owned(out[0], close)
+        self._handle: CData | None = _native.owned(out[0], _closer(matrix_handle))
 
     @property
     def closed(self) -> bool:
@@ -204,17 +203,26 @@ class DensePipeline:
 
     def _array(self, batch: CData) -> npt.NDArray[np.float32]:
         library = native()
-        release = functools.partial(_release, batch.buffer)
         # An array keeps the buffer object, which keeps the pointer, which releases at its end.
-        data = library.ffi.gc(library.ffi.cast("float *", batch.data), release)
+        data = library.ffi.gc(library.ffi.cast("float *", batch.data), _releaser(batch.buffer))
         flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=np.float32)
         return flat.reshape(int(batch.n_rows), self._n_columns)
 
 
-def _close(matrix_handle: CData, pipeline: CData) -> None:
-    if native().lib.scx_pipeline_close(pipeline, CLOSE_MS) == _errors.TIMEOUT:
-        _KEPT_OPEN.append(matrix_handle)
+# Destructors may run when the interpreter ends and modules are already empty: they hold all they use.
 
 
-def _release(buffer: CData, data: CData) -> None:
-    native().lib.scx_buffer_release(buffer)
+def _closer(matrix_handle: CData) -> Callable[[CData], None]:
+    close = native().lib.scx_pipeline_close
+    deadline_ms, timeout, kept_open = CLOSE_MS, _errors.TIMEOUT, _KEPT_OPEN
+
+    def run(pipeline: CData) -> None:
+        if close(pipeline, deadline_ms) == timeout:
+            kept_open.append(matrix_handle)
+
+    return run
+
+
+def _releaser(buffer: CData) -> Callable[[CData], None]:
+    release = native().lib.scx_buffer_release
+    return lambda _data: release(buffer)

@@ -1,0 +1,12 @@
+//! All tests of the pipeline.
+
+test {
+    _ = @import("buffers.zig");
+    _ = @import("hints.zig");
+    _ = @import("pipeline_race.zig");
+    _ = @import("pipeline_test.zig");
+    _ = @import("platform.zig");
+    _ = @import("queue.zig");
+    _ = @import("sync.zig");
+    _ = @import("threads.zig");
+}
