@@ -31,7 +31,6 @@ class MatrixInfo:
     n_rows: int
     n_cols: int
     nnz: int
-    max_row_values: int
     n_shards: int
     codec: int
     dtype: np.dtype[Any]
@@ -267,7 +266,6 @@ class Matrix:
             n_rows=int(struct.n_rows),
             n_cols=int(struct.n_cols),
             nnz=int(struct.nnz),
-            max_row_values=int(struct.max_row_values),
             n_shards=int(struct.n_shards),
             codec=int(struct.codec_id),
             dtype=dtype,

@@ -1,0 +1,99 @@
+//! Many rows of a matrix at once, by several threads, into arrays of the caller.
+
+const std = @import("std");
+const errors = @import("../errors.zig");
+const matrix_module = @import("matrix.zig");
+const parallel = @import("parallel.zig");
+const Target = @import("../levels/table.zig").Target;
+const ValueType = @import("value_type.zig").ValueType;
+
+const Allocator = std.mem.Allocator;
+const DensePlan = matrix_module.DensePlan;
+const Failure = errors.Failure;
+const Matrix = matrix_module.Matrix;
+const Report = errors.Report;
+const Scratch = matrix_module.Scratch;
+
+/// Fewer rows than this are not worth a thread of their own.
+const rows_per_thread_min = 64;
+
+pub const CsrGather = struct {
+    allocator: Allocator,
+    matrix: *const Matrix,
+    rows: []const i64,
+    /// rows.len + 1 entries that fit the rows' counts; indptr[0] = 0.
+    indptr: []const i64,
+    indices: [*]i32,
+    target: Target,
+    value_bytes: usize,
+    values: [*]u8,
+    parts: usize = 1,
+
+    pub fn run(self: *CsrGather, threads: u32, report: *Report) Failure!void {
+        try self.matrix.checkRows(self.rows, report);
+        self.parts = parallel.threadCount(threads, self.rows.len / rows_per_thread_min);
+        try parallel.run(self.parts, @as(*const CsrGather, self), runPart, report);
+    }
+
+    fn runPart(self: *const CsrGather, part: usize, report: *Report) Failure!void {
+        var scratch = try Scratch.init(self.allocator, self.matrix);
+        defer scratch.deinit();
+        const range = parallel.rangeOf(self.rows.len, self.parts, part);
+        for (range.start..range.stop) |index| try self.gatherRow(index, &scratch, report);
+    }
+
+    fn gatherRow(self: *const CsrGather, index: usize, scratch: *Scratch, report: *Report) Failure!void {
+        const found = try self.matrix.openRow(self.rows[index], scratch, report);
+        const at = self.indptr[index];
+        if (at < 0 or self.indptr[index + 1] - at != found.row.n_values) {
+            return report.fail(error.BadArgument, "indptr gives row {d} {d} values, but it stores {d}: take the counts from " ++
+                "scx_matrix_row_counts", .{ self.rows[index], self.indptr[index + 1] - at, found.row.n_values });
+        }
+        const start: usize = @intCast(at);
+        const columns: [*]const i32 = @ptrCast(scratch.arrays.row.columns);
+        @memcpy(self.indices[start..][0..found.row.n_values], columns);
+        try self.matrix.rowValues(&found, self.target, scratch, self.values + start * self.value_bytes, report);
+    }
+};
+
+pub const DenseGather = struct {
+    allocator: Allocator,
+    matrix: *const Matrix,
+    plan: *const DensePlan,
+    rows: []const i64,
+    out: []f32,
+    parts: usize = 1,
+
+    pub fn run(self: *DenseGather, threads: u32, report: *Report) Failure!void {
+        try self.matrix.checkRows(self.rows, report);
+        self.parts = parallel.threadCount(threads, self.rows.len / rows_per_thread_min);
+        try parallel.run(self.parts, @as(*const DenseGather, self), runPart, report);
+    }
+
+    fn runPart(self: *const DenseGather, part: usize, report: *Report) Failure!void {
+        var scratch = try Scratch.init(self.allocator, self.matrix);
+        defer scratch.deinit();
+        const range = parallel.rangeOf(self.rows.len, self.parts, part);
+        const width: usize = self.plan.n_output;
+        const out = self.out[range.start * width .. range.stop * width];
+        try matrix_module.decodeDense(self.matrix, self.plan, self.rows[range.start..range.stop], out, &scratch, report);
+    }
+};
+
+/// Each row's total in f64, negatives and NaN as 0. Rows of rowpack shards have it in their table; with `verify` the
+/// row's CRC is checked first.
+pub fn rowTotals(allocator: Allocator, matrix: *const Matrix, rows: []const i64, totals: []f64, report: *Report) Failure!void {
+    try matrix.checkRows(rows, report);
+    var scratch = try Scratch.init(allocator, matrix);
+    defer scratch.deinit();
+    for (rows, totals) |row, *total| {
+        const found = try matrix.openRow(row, &scratch, report);
+        if (found.view.codec == .rowpack) {
+            total.* = found.total;
+            continue;
+        }
+        const values = scratch.arrays.values[0..found.row.n_values];
+        try matrix.rowValues(&found, .f64, &scratch, @ptrCast(values.ptr), report);
+        total.* = @import("../kernels/transform.zig").depthOf(values, true);
+    }
+}
