@@ -3,6 +3,7 @@
 const std = @import("std");
 const assert = std.debug.assert;
 const errors = @import("../errors.zig");
+const quoted = @import("../container/quoted.zig");
 const handle = @import("handle.zig");
 const container_file = @import("../container/file.zig");
 const shard_peek = @import("../container/shard_peek.zig");
@@ -222,8 +223,8 @@ fn findSection(
             return;
         }
     }
-    return report.fail(error.NotFound, "the file has no section '{f}' of type {d} in modality {d}", .{
-        errors.escaped(name_text), section_type, modality_id,
+    return report.fail(error.NotFound, "the file has no section {f} of type {d} in modality {d}", .{
+        quoted.name(name_text), section_type, modality_id,
     });
 }
 
@@ -254,12 +255,12 @@ fn getShardEncoding(
 
     const section = &file.sections[section_index];
     if (!section.section_type.isShard()) {
-        return report.fail(error.BadArgument, "section '{f}' is no shard", .{errors.escaped(section.name)});
+        return report.fail(error.BadArgument, "section {f} is no shard", .{quoted.name(section.name)});
     }
     const shard = shard_peek.peek(file.sectionBytes(section_index)) orelse {
         report.setSection(section.name);
-        return report.fail(error.Corrupt, "section '{f}' is damaged: it does not start like a shard; copy or convert the " ++
-            "file again", .{errors.escaped(section.name)});
+        return report.fail(error.Corrupt, "section {f} is damaged: it does not start like a shard; copy or convert the " ++
+            "file again", .{quoted.name(section.name)});
     };
     codec_id.* = shard.codec_id;
     value_type.* = shard.value_encoding;

@@ -7,6 +7,7 @@ test {
     _ = @import("layout.zig");
     _ = @import("modality_table.zig");
     _ = @import("platform.zig");
+    _ = @import("quoted.zig");
     _ = @import("section_index.zig");
     _ = @import("section_types.zig");
     _ = @import("shard_peek.zig");

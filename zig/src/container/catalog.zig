@@ -15,6 +15,7 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const SectionType = @import("section_types.zig").SectionType;
 const Failure = errors.Failure;
@@ -169,7 +170,7 @@ fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report
     try checkPlace(&section, context, report);
     if (section.section_type.isShard() and stats_bytes.len > 0) {
         section.stats = parseStats(stats_bytes, section.section_type, catalog, context) catch |failure| switch (failure) {
-            error.Ended => return report.fail(error.Corrupt, "the catalog's statistics of shard '{f}' are cut off", .{errors.escaped(name)}),
+            error.Ended => return report.fail(error.Corrupt, "the catalog's statistics of shard {f} are cut off", .{quoted.name(name)}),
         };
         try checkStats(&section, catalog.n_obs, report);
     }
@@ -179,20 +180,20 @@ fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report
 fn checkPlace(section: *const Section, context: Context, report: *Report) Failure!void {
     const range = section.range();
     const end = range.end() orelse {
-        return report.fail(error.Corrupt, "the catalog places section '{f}' at {d}, {d} bytes long", .{
-            errors.escaped(section.name), section.offset, section.length,
+        return report.fail(error.Corrupt, "the catalog places section {f} at {d}, {d} bytes long", .{
+            quoted.name(section.name), section.offset, section.length,
         });
     };
     if (end > context.file_bytes) {
-        return report.fail(error.Truncated, "the file is cut off: section '{f}' should end at byte {d} but the file has {d} " ++
-            "bytes; copy or convert it again", .{ errors.escaped(section.name), end, context.file_bytes });
+        return report.fail(error.Truncated, "the file is cut off: section {f} should end at byte {d} but the file has {d} " ++
+            "bytes; copy or convert it again", .{ quoted.name(section.name), end, context.file_bytes });
     }
     if (section.offset < layout.sections_offset or section.offset % layout.section_alignment != 0 or
         (section.length > 0 and range.overlaps(context.catalog_range)))
     {
-        return report.fail(error.Corrupt, "the catalog places section '{f}' at {d}, {d} bytes long: inside the header or " ++
+        return report.fail(error.Corrupt, "the catalog places section {f} at {d}, {d} bytes long: inside the header or " ++
             "the catalog, or not at a multiple of {d}", .{
-            errors.escaped(section.name), section.offset, section.length, layout.section_alignment,
+            quoted.name(section.name), section.offset, section.length, layout.section_alignment,
         });
     }
 }
@@ -241,14 +242,14 @@ fn checkIndexedColumns(cursor: *Cursor, n_indexed_columns: u8) Ended!void {
 fn checkStats(section: *const Section, n_obs: u64, report: *Report) Failure!void {
     const stats = &section.stats.?;
     if (stats.row_start > stats.row_end or stats.row_end > n_obs or stats.col_start > stats.col_end) {
-        return report.fail(error.Corrupt, "the catalog gives shard '{f}' the rows {d} to {d} of {d} and the columns {d} to {d}", .{
-            errors.escaped(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end,
+        return report.fail(error.Corrupt, "the catalog gives shard {f} the rows {d} to {d} of {d} and the columns {d} to {d}", .{
+            quoted.name(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end,
         });
     }
     const cells = @as(u128, stats.row_end - stats.row_start) * (stats.col_end - stats.col_start);
     if (stats.nnz > cells) {
-        return report.fail(error.Corrupt, "the catalog gives shard '{f}' {d} stored values in {d} x {d} places", .{
-            errors.escaped(section.name),    stats.nnz,
+        return report.fail(error.Corrupt, "the catalog gives shard {f} {d} stored values in {d} x {d} places", .{
+            quoted.name(section.name),    stats.nnz,
             stats.row_end - stats.row_start, stats.col_end - stats.col_start,
         });
     }

@@ -3,6 +3,7 @@
 
 const std = @import("std");
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
@@ -112,8 +113,8 @@ fn checkModalities(header: *const layout.Header, sections: []const Section, moda
         n_vars_max = @max(n_vars_max, modality.n_vars);
         const facts: Facts = .of(sections, @intCast(id));
         if (facts.nnz != modality.nnz or facts.n_csr_shards != modality.n_csr_shards or facts.n_csc_shards != modality.n_csc_shards) {
-            return report.fail(error.Corrupt, "the modality table and the catalog disagree about modality '{f}'", .{
-                errors.escaped(modality.name),
+            return report.fail(error.Corrupt, "the modality table and the catalog disagree about modality {f}", .{
+                quoted.name(modality.name),
             });
         }
     }
@@ -124,8 +125,8 @@ fn checkModalities(header: *const layout.Header, sections: []const Section, moda
     }
     for (sections) |*section| {
         if (section.modality_id > modalities.len) {
-            return report.fail(error.Corrupt, "section '{f}' belongs to modality {d} of {d}", .{
-                errors.escaped(section.name), section.modality_id, modalities.len,
+            return report.fail(error.Corrupt, "section {f} belongs to modality {d} of {d}", .{
+                quoted.name(section.name), section.modality_id, modalities.len,
             });
         }
     }
@@ -136,14 +137,14 @@ fn checkColumns(header: *const layout.Header, sections: []const Section, report:
     for (sections) |*section| {
         if (section.section_type != .csr_shard and section.section_type != .layer_csr_shard) continue;
         if (section.modality_id != 0) {
-            return report.fail(error.Corrupt, "section '{f}' belongs to modality {d}, but the file has no modality table", .{
-                errors.escaped(section.name), section.modality_id,
+            return report.fail(error.Corrupt, "section {f} belongs to modality {d}, but the file has no modality table", .{
+                quoted.name(section.name), section.modality_id,
             });
         }
         const stats = section.stats orelse continue;
         if (stats.col_start != 0 or stats.col_end != header.n_vars) {
-            return report.fail(error.Corrupt, "n_vars is {d} in the header, but shard '{f}' has the columns {d} to {d}", .{
-                header.n_vars, errors.escaped(section.name), stats.col_start, stats.col_end,
+            return report.fail(error.Corrupt, "n_vars is {d} in the header, but shard {f} has the columns {d} to {d}", .{
+                header.n_vars, quoted.name(section.name), stats.col_start, stats.col_end,
             });
         }
     }

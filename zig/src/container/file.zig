@@ -18,6 +18,7 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
@@ -149,8 +150,8 @@ pub const File = struct {
 
     fn damaged(section: *const Section, report: *Report) Failure {
         report.setSection(section.name);
-        return report.fail(error.Corrupt, "section '{f}' is damaged: its {d} bytes at {d} do not match the BLAKE3 in the " ++
-            "catalog; copy or convert the file again", .{ errors.escaped(section.name), section.length, section.offset });
+        return report.fail(error.Corrupt, "section {f} is damaged: its {d} bytes at {d} do not match the BLAKE3 in the " ++
+            "catalog; copy or convert the file again", .{ quoted.name(section.name), section.length, section.offset });
     }
 
     /// Hashes the file up to the end of its catalog and compares with the header.
@@ -193,16 +194,16 @@ fn slice(bytes: []const u8, range: layout.Range) []const u8 {
 fn mapFile(path: [:0]const u8, report: *Report) Failure!platform.Map {
     const errno = &report.os_error;
     const handle = platform.openForReading(path, errno) catch {
-        return platform.fail(report, "cannot open '{f}'", .{errors.escaped(path)});
+        return platform.fail(report, "cannot open {f}", .{quoted.path(path)});
     };
     defer platform.closeFile(handle); // the map stays
 
     const size = platform.sizeOfRegularFile(handle, errno) catch {
-        return platform.fail(report, "cannot open '{f}'", .{errors.escaped(path)});
+        return platform.fail(report, "cannot open {f}", .{quoted.path(path)});
     };
-    if (size == 0) return report.fail(error.Truncated, "'{f}' is empty (0 bytes): not an .scx file", .{errors.escaped(path)});
+    if (size == 0) return report.fail(error.Truncated, "{f} is empty (0 bytes): not an .scx file", .{quoted.path(path)});
     return platform.map(handle, size, errno) catch {
-        return platform.fail(report, "cannot map '{f}' of {d} bytes", .{ errors.escaped(path), size });
+        return platform.fail(report, "cannot map {f} of {d} bytes", .{ quoted.path(path), size });
     };
 }
 
@@ -233,7 +234,7 @@ fn buildIndex(allocator: Allocator, sections: []const Section, report: *Report) 
         error.Duplicate => {
             const name = sections[duplicate].name;
             report.setSection(name);
-            return report.fail(error.Corrupt, "the catalog lists section '{f}' twice", .{errors.escaped(name)});
+            return report.fail(error.Corrupt, "the catalog lists section {f} twice", .{quoted.name(name)});
         },
     };
 }

@@ -12,6 +12,7 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const Failure = errors.Failure;
 const Report = errors.Report;
 
@@ -65,7 +66,7 @@ pub fn parse(allocator: Allocator, bytes: []const u8, report: *Report) Failure![
     for (modalities, 0..) |*modality, index| {
         modality.* = try parseOne(&rest, report);
         if (find(modalities[0..index], modality.name) != null) {
-            return report.fail(error.Corrupt, "the modality table names '{f}' twice", .{errors.escaped(modality.name)});
+            return report.fail(error.Corrupt, "the modality table names {f} twice", .{quoted.name(modality.name)});
         }
     }
     if (rest.len != 0) return report.fail(error.Corrupt, "the modality table is longer than its entries", .{});
@@ -81,7 +82,7 @@ fn parseOne(rest: *[]const u8, report: *Report) Failure!Modality {
     }
     const name = bytes[1..][0..name_length];
     if (!std.unicode.utf8ValidateSlice(name)) {
-        return report.fail(error.Corrupt, "the modality table holds the name '{f}', which is not UTF-8", .{errors.escaped(name)});
+        return report.fail(error.Corrupt, "the modality table holds the name {f}, which is not UTF-8", .{quoted.name(name)});
     }
     const fields = bytes[1 + name_length ..][0..entry_bytes_after_name];
     rest.* = bytes[1 + name_length + entry_bytes_after_name ..];

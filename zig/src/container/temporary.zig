@@ -6,6 +6,7 @@ const std = @import("std");
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const platform = @import("platform.zig");
 const Failure = errors.Failure;
 const Report = errors.Report;
@@ -34,7 +35,7 @@ pub const Output = struct {
         errdefer allocator.free(target_name);
         const folder = platform.Folder.open(allocator, folder_path, &report.os_error) catch |failure| switch (failure) {
             error.OutOfMemory => return error.OutOfMemory,
-            error.System => return platform.fail(report, "cannot write into the folder '{f}'", .{errors.escaped(folder_path)}),
+            error.System => return platform.fail(report, "cannot write into the folder {f}", .{quoted.path(folder_path)}),
         };
         errdefer folder.close(allocator);
 
@@ -55,17 +56,17 @@ pub const Output = struct {
     pub fn publish(output: *Output, report: *Report) Failure!void {
         assert(!output.published);
         const errno = &report.os_error;
-        const name = errors.escaped(output.target_name);
-        platform.syncFile(output.file, errno) catch return platform.fail(report, "cannot write '{f}' to the medium", .{name});
+        const name = quoted.name(output.target_name);
+        platform.syncFile(output.file, errno) catch return platform.fail(report, "cannot write {f} to the medium", .{name});
         output.folder.place(
             output.file,
             output.temporary_name,
             output.target_name,
             if (output.overwrite) .allowed else .never,
             errno,
-        ) catch return platform.fail(report, "cannot put '{f}' in place", .{name});
+        ) catch return platform.fail(report, "cannot put {f} in place", .{name});
         output.published = true;
-        output.folder.sync(errno) catch return platform.fail(report, "'{f}' is in place, but its folder cannot be synced", .{name});
+        output.folder.sync(errno) catch return platform.fail(report, "{f} is in place, but its folder cannot be synced", .{name});
     }
 
     pub fn close(output: *Output, allocator: Allocator) void {
@@ -85,7 +86,7 @@ fn resolveTarget(allocator: Allocator, path: []const u8, report: *Report) Failur
     }
     const last = path[path.len - 1];
     if (std.fs.path.isSep(last) or std.fs.path.basename(path).len == 0) {
-        return report.fail(error.BadArgument, "'{f}' names a folder, not a file", .{errors.escaped(path)});
+        return report.fail(error.BadArgument, "{f} names a folder, not a file", .{quoted.path(path)});
     }
     const own = try allocator.dupeSentinel(u8, path, 0);
     errdefer allocator.free(own);
@@ -100,16 +101,16 @@ fn folderOf(path: []const u8) []const u8 {
 
 fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, overwrite: bool, report: *Report) Failure!void {
     const kind = folder.kindOf(name, &report.os_error) catch {
-        return platform.fail(report, "cannot look at '{f}'", .{errors.escaped(path)});
+        return platform.fail(report, "cannot look at {f}", .{quoted.path(path)});
     };
     switch (kind) {
         .missing => {},
         .regular => if (!overwrite) {
             report.os_error = @backingInt(platform.Errno.exists);
-            return report.fail(error.Exists, "'{f}' exists already; allow overwriting or choose another name", .{errors.escaped(path)});
+            return report.fail(error.Exists, "{f} exists already; allow overwriting or choose another name", .{quoted.path(path)});
         },
-        .folder => return report.fail(error.BadArgument, "'{f}' is a folder, not a file", .{errors.escaped(path)}),
-        .other => return report.fail(error.BadArgument, "'{f}' exists and is not a regular file", .{errors.escaped(path)}),
+        .folder => return report.fail(error.BadArgument, "{f} is a folder, not a file", .{quoted.path(path)}),
+        .other => return report.fail(error.BadArgument, "{f} exists and is not a regular file", .{quoted.path(path)}),
     }
 }
 
@@ -128,7 +129,7 @@ fn createTemporary(allocator: Allocator, folder: platform.Folder, target_name: [
             if (report.os_error != @backingInt(platform.Errno.exists)) break;
         }
     }
-    return platform.fail(report, "cannot create a temporary file beside '{f}'", .{errors.escaped(target_name)});
+    return platform.fail(report, "cannot create a temporary file beside {f}", .{quoted.name(target_name)});
 }
 
 /// At most `target_name_bytes_max`, cut between two characters.

@@ -20,6 +20,7 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
+const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
@@ -124,16 +125,16 @@ pub const Writer = struct {
         }
         const name = modality.name;
         if (name.len == 0 or name.len > modality_table.name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
-            return report.fail(error.BadArgument, "modality name '{f}': 1 to {d} bytes of UTF-8 are needed", .{
-                errors.escaped(name), modality_table.name_bytes_max,
+            return report.fail(error.BadArgument, "modality name {f}: 1 to {d} bytes of UTF-8 are needed", .{
+                quoted.name(name), modality_table.name_bytes_max,
             });
         }
         if (modality_table.find(writer.modalities.items, name) != null) {
-            return report.fail(error.BadArgument, "modality '{f}' is declared twice", .{errors.escaped(name)});
+            return report.fail(error.BadArgument, "modality {f} is declared twice", .{quoted.name(name)});
         }
         if (modality.n_vars > writer.options.n_vars) {
-            return report.fail(error.BadArgument, "modality '{f}' has {d} variables, more than the file's largest ({d})", .{
-                errors.escaped(name), modality.n_vars, writer.options.n_vars,
+            return report.fail(error.BadArgument, "modality {f} has {d} variables, more than the file's largest ({d})", .{
+                quoted.name(name), modality.n_vars, writer.options.n_vars,
             });
         }
         try writer.modalities.ensureUnusedCapacity(writer.allocator, 1);
@@ -164,7 +165,7 @@ pub const Writer = struct {
 
     pub fn readAt(writer: *Writer, absolute_offset: u64, target: []u8, report: *Report) Failure!void {
         platform.readAll(writer.output.file, target, absolute_offset, &report.os_error) catch {
-            return platform.fail(report, "cannot read back '{f}'", .{errors.escaped(writer.output.temporary_name)});
+            return platform.fail(report, "cannot read back {f}", .{quoted.name(writer.output.temporary_name)});
         };
     }
 
@@ -258,21 +259,21 @@ pub const Writer = struct {
     fn checkEntry(writer: *const Writer, entry: SectionEntry, report: *Report) Failure!void {
         const name = entry.name;
         if (name.len == 0 or name.len > layout.section_name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
-            return report.fail(error.BadArgument, "section name '{f}': 1 to {d} bytes of UTF-8 are needed", .{
-                errors.escaped(name), layout.section_name_bytes_max,
+            return report.fail(error.BadArgument, "section name {f}: 1 to {d} bytes of UTF-8 are needed", .{
+                quoted.name(name), layout.section_name_bytes_max,
             });
         }
         if (!entry.section_type.isKnown() and !entry.section_type.isVendor()) {
             return report.fail(error.BadArgument, "section type {d} is not defined", .{@backingInt(entry.section_type)});
         }
         if (entry.modality_id > writer.modalities.items.len) {
-            return report.fail(error.BadArgument, "section '{f}' names modality {d}, but {d} are declared", .{
-                errors.escaped(name), entry.modality_id, writer.modalities.items.len,
+            return report.fail(error.BadArgument, "section {f} names modality {d}, but {d} are declared", .{
+                quoted.name(name), entry.modality_id, writer.modalities.items.len,
             });
         }
         const key: section_index.Key = .{ .section_type = entry.section_type, .modality_id = entry.modality_id, .name = name };
         if (writer.index.contains(key)) {
-            return report.fail(error.BadArgument, "section '{f}' is written twice", .{errors.escaped(name)});
+            return report.fail(error.BadArgument, "section {f} is written twice", .{quoted.name(name)});
         }
     }
 
@@ -290,14 +291,14 @@ pub const Writer = struct {
     fn resize(writer: *Writer, size: u64, report: *Report) Failure!void {
         platform.setSize(writer.output.file, size, &report.os_error) catch {
             writer.state.store(.broken, .release);
-            return platform.fail(report, "cannot grow '{f}' to {d} bytes", .{ errors.escaped(writer.output.temporary_name), size });
+            return platform.fail(report, "cannot grow {f} to {d} bytes", .{ quoted.name(writer.output.temporary_name), size });
         };
     }
 
     fn store(writer: *Writer, offset: u64, bytes: []const u8, report: *Report) Failure!void {
         platform.writeAll(writer.output.file, bytes, offset, &report.os_error) catch {
             writer.state.store(.broken, .release);
-            return platform.fail(report, "cannot write to '{f}'", .{errors.escaped(writer.output.temporary_name)});
+            return platform.fail(report, "cannot write to {f}", .{quoted.name(writer.output.temporary_name)});
         };
     }
 
