@@ -69,6 +69,7 @@ def read_counts(path: Path) -> npt.NDArray[Any]:
     return counts
 
 
+@pytest.mark.filterwarnings("ignore:Some cells have zero counts")
 def test_scanpy_normalises_over_all_genes_then_the_panel_is_cut(make_file: MakeFile) -> None:
     import scanpy as sc
 

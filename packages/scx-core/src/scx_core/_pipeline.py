@@ -209,7 +209,7 @@ class DensePipeline:
         return flat.reshape(int(batch.n_rows), self._n_columns)
 
 
-# Destructors may run when the interpreter ends and modules are already empty: they hold all they use.
+# A destructor may run when the interpreter ends and modules are empty: it holds all that it uses.
 
 
 def _closer(matrix_handle: CData) -> Callable[[CData], None]:

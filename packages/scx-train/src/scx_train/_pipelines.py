@@ -20,16 +20,18 @@ class PipelineShelf:
     """
 
     def __init__(self, open_pipeline: Callable[[], DensePipeline]) -> None:
-        self._open_pipeline = open_pipeline
+        # None when closed: what it opens from, the file above all, must not be kept.
+        self._open_pipeline: Callable[[], DensePipeline] | None = open_pipeline
         # Reentrant: a garbage collection under the lock may end an iterator, which gives back.
         self._lock = threading.RLock()
         self._idle: DensePipeline | None = None
         self._lent: list[DensePipeline] = []
-        self._closed = False
 
     def take(self) -> DensePipeline:
-        """A pipeline without batches, for one epoch."""
+        """A pipeline without batches, for one epoch; RuntimeError when the shelf is closed."""
         with self._lock:
+            if self._open_pipeline is None:
+                raise RuntimeError("the data set was closed while an epoch began")
             pipeline, self._idle = self._idle, None
             if pipeline is None:
                 pipeline = self._open_pipeline()
@@ -40,7 +42,7 @@ class PipelineShelf:
         """The end of an epoch; what was submitted and not received is forgotten."""
         with self._lock:
             self._lent = [lent for lent in self._lent if lent is not pipeline]
-            if self._closed or pipeline.closed:
+            if self._open_pipeline is None or pipeline.closed:
                 return
             if self._idle is None:
                 pipeline.cancel()
@@ -51,7 +53,7 @@ class PipelineShelf:
     def close(self) -> None:
         """Close all pipelines, the lent ones too."""
         with self._lock:
-            self._closed = True
+            self._open_pipeline = None
             pipelines = [*self._lent, *([] if self._idle is None else [self._idle])]
             self._lent, self._idle = [], None
         for pipeline in pipelines:
