@@ -95,7 +95,7 @@ def _chosen(options: argparse.Namespace, kind: SourceKind, source: Path) -> dict
     }
 
 
-def _export(source: Path, target: Path, options: argparse.Namespace, given: dict[str, Any]) -> None:
+def _export(source: Path, target: Path, given: dict[str, Any]) -> None:
     from scx_core.experiment import Experiment
     from scx_core.export import export_h5ad, export_h5mu
 

@@ -79,7 +79,8 @@ class CompressedArrays:
     ) -> Iterator[CompressedPiece]:
         """Yield all majors from `first_major` on, in pieces of about `piece_bytes`.
 
-        A piece holds at least one major whole, or with `split_majors` at least one value.
+        A piece holds at least one major whole, or with `split_majors` at least one value. Its
+        arrays are used again for the piece after the next one.
 
         Raises
         ------
@@ -89,8 +90,8 @@ class CompressedArrays:
         values_at_most = max(1, piece_bytes // self.value_bytes)
         # a major without values costs its pointer
         majors_at_most = max(1, min(POINTERS_PER_READ, piece_bytes // 8))
-        data = with_chunk_cache(self.data, piece_bytes)
-        indices = with_chunk_cache(self.indices, piece_bytes)
+        data = SliceReader(with_chunk_cache(self.data, piece_bytes), values_at_most)
+        indices = SliceReader(with_chunk_cache(self.indices, piece_bytes), values_at_most)
         for window_start in range(first_major, self.n_majors, majors_at_most):
             pointers = self._pointers(
                 window_start, min(window_start + majors_at_most, self.n_majors)
@@ -100,8 +101,8 @@ class CompressedArrays:
                 yield CompressedPiece(
                     first_major=window_start + start,
                     indptr=np.clip(pointers[start : stop + 1], low, high) - low,
-                    indices=self._checked(read_indices(indices, low, high), low),
-                    values=native(data[low:high]),
+                    indices=self._checked(as_indices(indices.read(low, high)), low),
+                    values=data.read(low, high),
                 )
 
     def _pointers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
@@ -186,9 +187,38 @@ def index_bytes(dtype: np.dtype[Any]) -> int:
     return 4 if dtype.itemsize < 4 or dtype.newbyteorder("=") == np.int32 else 8
 
 
-def read_indices(dataset: Dataset, start: int, stop: int) -> Indices:
-    """A slice of an index dataset as int32 or int64."""
-    stored = native(dataset[start:stop])
+class SliceReader:
+    """Reads slices of a dataset into two arrays by turns.
+
+    Memory that was never touched costs as much as the reading itself, so it is used again.
+    """
+
+    def __init__(self, dataset: Dataset, typical_length: int) -> None:
+        self._dataset = dataset
+        self._length = min(typical_length, len(dataset))
+        self._arrays: list[npt.NDArray[Any]] = []
+        self._turn = 0
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Entries `start` to `stop`, in the byte order of this machine."""
+        count = stop - start
+        if count == 0:
+            return native(self._dataset[start:stop])
+        array = self._next_array(count)
+        self._dataset.read_direct(array, np.s_[start:stop], np.s_[:count])
+        return native(array[:count])
+
+    def _next_array(self, count: int) -> npt.NDArray[Any]:
+        self._turn = 1 - self._turn
+        while len(self._arrays) <= self._turn:
+            self._arrays.append(np.empty(self._length, self._dataset.dtype))
+        if len(self._arrays[self._turn]) < count:
+            self._arrays[self._turn] = np.empty(count, self._dataset.dtype)
+        return self._arrays[self._turn]
+
+
+def as_indices(stored: npt.NDArray[Any]) -> Indices:
+    """Stored indices as int32 or int64."""
     if stored.dtype == np.uint64:
         # what is beyond int64 turns negative and is refused as outside of the matrix
         return stored.view(np.int64)
