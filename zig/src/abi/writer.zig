@@ -5,6 +5,7 @@ const assert = std.debug.assert;
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const container_writer = @import("../container/writer.zig");
+const SectionType = @import("../container/section_types.zig").SectionType;
 const Failure = errors.Failure;
 const Report = errors.Report;
 const AbiError = errors.AbiError;
@@ -108,9 +109,11 @@ fn addSection(
         return report.fail(error.BadArgument, "data_bytes is {d}, more than this machine addresses", .{data_bytes});
     };
     const bytes: []const u8 = if (length == 0) &.{} else (try handle.required([*]const u8, data, "data", report))[0..length];
+    const kind: SectionType = @fromBackingInt(try byte(section_type, "section_type", report));
+    if (kind.isShard()) return report.fail(error.BadArgument, "shards are written with scx_shard_begin", .{});
     try own.writer.addSection(.{
         .name = try handle.text(name, "name", report),
-        .section_type = @fromBackingInt(try byte(section_type, "section_type", report)),
+        .section_type = kind,
         .modality_id = try byte(modality_id, "modality_id", report),
     }, bytes, report);
 }

@@ -241,18 +241,24 @@ fn checkIndexedColumns(cursor: *Cursor, n_indexed_columns: u8) Ended!void {
 
 fn checkStats(section: *const Section, n_obs: u64, report: *Report) Failure!void {
     const stats = &section.stats.?;
-    if (stats.row_start > stats.row_end or stats.row_end > n_obs or stats.col_start > stats.col_end) {
-        return report.fail(error.Corrupt, "the catalog gives shard {f} the rows {d} to {d} of {d} and the columns {d} to {d}", .{
-            quoted.name(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end,
-        });
-    }
-    const cells = @as(u128, stats.row_end - stats.row_start) * (stats.col_end - stats.col_start);
-    if (stats.nnz > cells) {
-        return report.fail(error.Corrupt, "the catalog gives shard {f} {d} stored values in {d} x {d} places", .{
-            quoted.name(section.name),    stats.nnz,
+    switch (judge(stats, n_obs)) {
+        .good => {},
+        .bad_range => return report.fail(error.Corrupt, "the catalog gives shard {f} the rows {d} to {d} of {d} and the columns " ++
+            "{d} to {d}", .{ quoted.name(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end }),
+        .too_many_values => return report.fail(error.Corrupt, "the catalog gives shard {f} {d} stored values in {d} x {d} places", .{
+            quoted.name(section.name),       stats.nnz,
             stats.row_end - stats.row_start, stats.col_end - stats.col_start,
-        });
+        }),
     }
+}
+
+const Judgement = enum { good, bad_range, too_many_values };
+
+/// Whether the figures of a shard can be true.
+pub fn judge(stats: *const ShardStats, n_obs: u64) Judgement {
+    if (stats.row_start > stats.row_end or stats.row_end > n_obs or stats.col_start > stats.col_end) return .bad_range;
+    const places = @as(u128, stats.row_end - stats.row_start) * (stats.col_end - stats.col_start);
+    return if (stats.nnz > places) .too_many_values else .good;
 }
 
 /// Reads little-endian numbers and never beyond the end.

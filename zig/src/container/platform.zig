@@ -42,6 +42,7 @@ pub const randomNumber = implementation.randomNumber;
 
 /// errno numbers differ between systems; these are the ones that are told apart here.
 pub const Errno = enum(i32) {
+    not_permitted = @backingInt(std.c.E.PERM),
     no_entry = @backingInt(std.c.E.NOENT),
     again = @backingInt(std.c.E.AGAIN),
     no_memory = @backingInt(std.c.E.NOMEM),
@@ -55,11 +56,13 @@ pub const Errno = enum(i32) {
     no_space = @backingInt(std.c.E.NOSPC),
     read_only = @backingInt(std.c.E.ROFS),
     name_too_long = @backingInt(std.c.E.NAMETOOLONG),
+    quota = @backingInt(std.c.E.DQUOT),
     input_output = @backingInt(std.c.E.IO),
     _,
 
     pub fn text(number: Errno) []const u8 {
         return switch (number) {
+            .not_permitted => "the operation is not permitted",
             .no_entry => "no such file or folder",
             .again => "the resource is busy",
             .no_memory => "not enough memory",
@@ -73,6 +76,7 @@ pub const Errno = enum(i32) {
             .no_space => "no space left on the device",
             .read_only => "the file system is read-only",
             .name_too_long => "the name is too long",
+            .quota => "the disk quota is used up",
             .input_output => "the device failed",
             _ => "the system refused",
         };

@@ -225,6 +225,7 @@ pub const Writer = struct {
     /// Afterwards the target exists and only `close` is allowed. When it fails, the target is as before.
     pub fn finish(writer: *Writer, report: *Report) Failure!void {
         try writer.expect(.idle, report);
+        try writer.checkVariables(report);
         errdefer writer.state.store(.broken, .release);
         var header = try writer.finishModalities(report);
         const catalog = try catalog_format.serialize(writer.allocator, writer.sections.items, .{
@@ -271,9 +272,47 @@ pub const Writer = struct {
                 quoted.name(name), entry.modality_id, writer.modalities.items.len,
             });
         }
+        if (entry.stats) |*stats| try writer.checkStats(entry, stats, report);
         const key: section_index.Key = .{ .section_type = entry.section_type, .modality_id = entry.modality_id, .name = name };
         if (writer.index.contains(key)) {
             return report.fail(error.BadArgument, "section {f} is written twice", .{quoted.name(name)});
+        }
+    }
+
+    /// What a reader would refuse is not written.
+    fn checkStats(writer: *const Writer, entry: SectionEntry, stats: *const ShardStats, report: *Report) Failure!void {
+        if (!entry.section_type.isShard()) {
+            return report.fail(error.BadArgument, "section {f} is no shard and has no statistics", .{quoted.name(entry.name)});
+        }
+        if (catalog_format.judge(stats, writer.options.n_obs) != .good) {
+            return report.fail(error.BadArgument, "shard {f} cannot have {d} values in the rows {d} to {d} of {d} and the columns {d} to {d}", .{
+                quoted.name(entry.name), stats.nnz,       stats.row_start, stats.row_end,
+                writer.options.n_obs,    stats.col_start, stats.col_end,
+            });
+        }
+        const spans_all = entry.section_type == .csr_shard or entry.section_type == .layer_csr_shard;
+        if (!spans_all) return;
+        const n_vars = if (writer.modalities.items.len == 0)
+            writer.options.n_vars
+        else if (entry.modality_id > 0)
+            writer.modalities.items[entry.modality_id - 1].n_vars
+        else
+            return;
+        if (stats.col_start != 0 or stats.col_end != n_vars) {
+            return report.fail(error.BadArgument, "shard {f} has the columns {d} to {d} where there are {d} variables", .{
+                quoted.name(entry.name), stats.col_start, stats.col_end, n_vars,
+            });
+        }
+    }
+
+    fn checkVariables(writer: *const Writer, report: *Report) Failure!void {
+        if (writer.modalities.items.len == 0) return;
+        var largest: u64 = 0;
+        for (writer.modalities.items) |modality| largest = @max(largest, modality.n_vars);
+        if (largest != writer.options.n_vars) {
+            return report.fail(error.BadArgument, "the file was announced with {d} variables, but its largest modality has {d}", .{
+                writer.options.n_vars, largest,
+            });
         }
     }
 
@@ -506,6 +545,52 @@ test "calls in the wrong order and entries that cannot be are refused and change
     const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
     defer file.close();
     try testing.expectEqual(@as(usize, 3), file.sections.len);
+}
+
+test "figures that no reader would believe are refused" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const right: ShardStats = .{ .row_start = 2, .row_end = 5, .col_start = 0, .col_end = 4, .nnz = 12 };
+    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 5, .n_vars = 4 }, &report);
+    defer writer.close();
+    var wrong: [5]ShardStats = @splat(right);
+    wrong[0].row_end = 6;
+    wrong[1].row_start = 6;
+    wrong[2].nnz = 13;
+    wrong[3].col_start = 1;
+    wrong[4].col_end = 5;
+    for (wrong) |stats| {
+        const entry: SectionEntry = .{ .name = "X_shard_0", .section_type = .csr_shard, .stats = stats };
+        try testing.expectError(error.BadArgument, writer.addSection(entry, "x", &report));
+    }
+    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "obs", .section_type = .obs, .stats = right }, "x", &report));
+    try writer.addSection(.{ .name = "X_shard_0", .section_type = .csr_shard, .stats = right }, "x", &report);
+    // A raw matrix has variables of its own.
+    try writer.addSection(.{ .name = "raw/X_shard_0", .section_type = .raw_csr_shard, .stats = wrong[4] }, "x", &report);
+    try writer.finish(&report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    file.close();
+}
+
+test "modalities and the file's size must agree" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 5, .n_vars = 4 }, &report);
+    defer writer.close();
+    var modality: Modality = .{ .name = "rna", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 3 };
+    _ = try writer.addModality(modality, &report);
+    try testing.expectError(error.BadArgument, writer.finish(&report));
+    modality.name = "atac";
+    modality.n_vars = 4;
+    _ = try writer.addModality(modality, &report);
+    const stats: ShardStats = .{ .row_start = 0, .row_end = 5, .col_start = 0, .col_end = 4, .nnz = 1 };
+    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "X", .section_type = .csr_shard, .modality_id = 1, .stats = stats }, "x", &report));
+    try writer.addSection(.{ .name = "X", .section_type = .csr_shard, .modality_id = 2, .stats = stats }, "x", &report);
+    try writer.finish(&report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    file.close();
 }
 
 test "the target is untouched until finish, and existing ones are kept unless overwriting is allowed" {
