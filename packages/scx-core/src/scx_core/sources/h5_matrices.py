@@ -40,6 +40,7 @@ class CsrOnDisk:
     """A CSR matrix in HDF5, its row blocks read straight from the file."""
 
     arrays: CompressedArrays
+    index_dtypes: IndexDtypes | None
     form: MatrixForm = "csr_matrix"
 
     @property
@@ -49,10 +50,6 @@ class CsrOnDisk:
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.arrays.dtype
-
-    @property
-    def index_dtypes(self) -> IndexDtypes | None:
-        return self.arrays.index_dtypes
 
     @property
     def n_values(self) -> int:
@@ -220,7 +217,8 @@ def matrix_source(item: Group | Dataset, means: ReadingMeans) -> OnDisk:
         )
     n_rows, n_cols = sparse_shape(group)
     if layout == "csr":
-        return CsrOnDisk(compressed_arrays(group, n_rows, n_cols))
+        arrays = compressed_arrays(group, n_rows, n_cols)
+        return CsrOnDisk(arrays, arrays.index_dtypes)
     return CscOnDisk(compressed_arrays(group, n_cols, n_rows), means)
 
 

@@ -138,7 +138,8 @@ def _counts(group: Group, n_obs: int, n_vars: int) -> MatrixSource:
             f"{where(group)}: shape says {shape}, but there are {n_vars} features and {n_obs} "
             "barcodes"
         )
-    source = CsrOnDisk(compressed_arrays(group, n_obs, n_vars))
+    # the file's wide indices are Cell Ranger's habit; scipy makes them as narrow as they can be
+    source = CsrOnDisk(compressed_arrays(group, n_obs, n_vars), index_dtypes=None)
     if source.dtype != np.int32:
         return source
     return _as_float32_if_exact(source)
