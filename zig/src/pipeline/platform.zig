@@ -23,17 +23,20 @@ pub fn hintHugePages(memory: []align(huge_page_bytes) u8) void {
     _ = std.os.linux.madvise(memory.ptr, memory.len, std.os.linux.MADV.HUGEPAGE);
 }
 
-/// While threads are started all signals are blocked, so that they inherit that: a signal such as Ctrl-C is for a
-/// thread of the interpreter, whose system call it must interrupt.
+/// While threads are started signals are blocked, so that they inherit that: a signal such as Ctrl-C is for a thread
+/// of the interpreter, whose system call it must interrupt. Those that a thread causes itself stay its own, so that
+/// a crash is reported by whoever reports crashes.
 pub const SignalShield = struct {
     before: if (has_signals) std.c.sigset_t else void,
 
     const has_signals = builtin.os.tag != .windows;
+    const own_signals = [_]std.c.SIG{ .SEGV, .BUS, .FPE, .ILL, .TRAP, .ABRT };
 
     pub fn raise() SignalShield {
         if (!has_signals) return .{ .before = {} };
         var all: std.c.sigset_t = undefined;
         _ = std.c.sigfillset(&all);
+        for (own_signals) |signal| _ = std.c.sigdelset(&all, signal);
         var shield: SignalShield = undefined;
         _ = std.c.pthread_sigmask(std.c.SIG.SETMASK, &all, &shield.before);
         return shield;

@@ -31,7 +31,7 @@ TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
 WAIT_MS = 50
 CLOSE_MS = 5_000
 
-_KEPT_OPEN: list[CData] = []
+_KEPT_OPEN: list[Matrix] = []
 """Matrices that a thread which did not end in time may still read from."""
 
 
@@ -108,10 +108,8 @@ class DensePipeline:
         )
         options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
-        matrix_handle = matrix.handle
-        call("scx_pipeline_open_dense", matrix_handle, dense, options, out, path=self._path)
-        # The handle of the matrix lives in the destructor, which runs before it is let go.
-        self._handle: CData | None = _native.owned(out[0], _closer(matrix_handle))
+        call("scx_pipeline_open_dense", matrix.handle, dense, options, out, path=self._path)
+        self._handle: CData | None = _native.owned(out[0], _closer(matrix))
 
     @property
     def closed(self) -> bool:
@@ -212,13 +210,14 @@ class DensePipeline:
 # A destructor may run when the interpreter ends and modules are empty: it holds all that it uses.
 
 
-def _closer(matrix_handle: CData) -> Callable[[CData], None]:
+def _closer(matrix: Matrix) -> Callable[[CData], None]:
+    """Ends the threads, and only then lets go of the matrix and the file that they read from."""
     close = native().lib.scx_pipeline_close
     deadline_ms, timeout, kept_open = CLOSE_MS, _errors.TIMEOUT, _KEPT_OPEN
 
     def run(pipeline: CData) -> None:
         if close(pipeline, deadline_ms) == timeout:
-            kept_open.append(matrix_handle)
+            kept_open.append(matrix)
 
     return run
 
