@@ -46,7 +46,7 @@ def text_dtype_tag(dtype: Any) -> dict[str, Any]:
     if dtype.na_value is pd.NA:
         usual, tag = pd.StringDtype(), {"dtype": "string"}
     else:
-        usual, tag = pd.StringDtype(na_value=np.nan), {"dtype": "str"}
+        usual, tag = _nan_text_dtype(None), {"dtype": "str"}
     if dtype.storage != usual.storage:
         tag["storage"] = dtype.storage
     return tag
@@ -64,8 +64,18 @@ def text_dtype_from_tag(tag: dict[str, Any]) -> Any:
     if kind == "string":
         return pd.StringDtype(tag.get("storage"))
     if kind == "str":
-        return pd.StringDtype(tag.get("storage"), na_value=np.nan)
+        return _nan_text_dtype(tag.get("storage"))
     raise ValueError(f"{kind!r} is no dtype of text")
+
+
+def _nan_text_dtype(storage: str | None) -> Any:
+    """The string dtype whose missing values are NaN."""
+    import pandas as pd
+
+    try:
+        return pd.StringDtype(storage, na_value=np.nan)
+    except TypeError:  # before pandas 2.3 there was one storage for it, by this name
+        return pd.StringDtype("pyarrow_numpy")
 
 
 def encode_string_dtype(column: Column, where: str) -> tuple[pa.Array, dict[str, Any]]:

@@ -179,7 +179,9 @@ def from_arrow(array: pa.Array) -> Values:
 def text_from_arrow(array: pa.Array) -> Values:
     """Text as an object array of `str`, None where missing."""
     validated(array)
-    values: Values = array.to_numpy(zero_copy_only=False)
+    values = np.empty(len(array), dtype=object)
+    # `to_numpy` would import pandas.
+    values[:] = array.to_pylist()
     return values
 
 

@@ -123,11 +123,11 @@ def _encode_array(array: Values, where: str) -> bytes:
     import pyarrow as pa
 
     n_components = math.prod(array.shape[1:])
-    components = array.reshape(array.shape[0], n_components).T
+    table = array.reshape(array.shape[0], n_components)
     if array.dtype.kind in "UO":
-        columns = [text_array(component.astype(object), None, where) for component in components]
+        columns = [text_array(component.astype(object), None, where) for component in table.T]
     else:
-        columns = [to_arrow(component) for component in np.ascontiguousarray(components)]
+        columns = [to_arrow(component) for component in _turned(table)]
     fields = [pa.field(str(i), column.type) for i, column in enumerate(columns)]
     details = {
         "version": EMBEDDING_VERSION,
@@ -135,6 +135,14 @@ def _encode_array(array: Values, where: str) -> bytes:
         "dtype": array.dtype.str,
     }
     return write_batch(fields, columns, {EMBEDDING_KEY: details})
+
+
+def _turned(table: Values) -> Values:
+    """The transposed table in C order."""
+    turned = np.empty(table.shape[::-1], dtype=table.dtype)
+    for start in range(0, len(table), ROWS_PER_BLOCK):
+        turned[:, start : start + ROWS_PER_BLOCK] = table[start : start + ROWS_PER_BLOCK].T
+    return turned
 
 
 def _decode_array(batch: pa.RecordBatch) -> Values:
