@@ -84,24 +84,46 @@ fn shifts(comptime width: u8, comptime lanes: usize, comptime first: u5) @Vector
     return amounts;
 }
 
-/// Appends codes to a zeroed buffer.
-pub const Packer = struct {
-    target: []u8,
-    bit: usize = 0,
+/// Bytes behind a stream that `pack` may write zeros to.
+pub const pack_slack = 16;
 
-    /// `code` has at most `width` bits; the buffer has 8 bytes beyond the last code.
-    pub inline fn put(self: *Packer, code: u64, width: u8) void {
-        assert(code <= lowMask(width));
-        const shift: u6 = @intCast(self.bit & 7);
-        const at = self.bit / 8;
-        const word = self.target[at..][0..8];
-        std.mem.writeInt(u64, word, std.mem.readInt(u64, word, .little) | code << shift, .little);
-        if (@as(u32, shift) + width > 64) {
-            self.target[at + 8] = @truncate(code >> 1 >> (63 - shift));
-        }
-        self.bit += width;
+/// Packs codes of at most `width` bits into `target`, which has `packedBytes` and `pack_slack` bytes, zeroed.
+pub fn pack(comptime Code: type, codes: []const Code, width: u8, target: [*]u8) void {
+    switch (width) {
+        0 => {},
+        inline 1...8 => |w| packGroups(Code, w, codes, target),
+        else => packScalar(Code, codes, width, target),
     }
-};
+}
+
+/// Eight codes make `width` whole bytes; what the 8-byte store writes beyond them is zero and is written over.
+fn packGroups(comptime Code: type, comptime width: u8, codes: []const Code, target: [*]u8) void {
+    var at: usize = 0;
+    var group_at: usize = 0;
+    while (at + 8 <= codes.len) : (at += 8) {
+        var word: u64 = 0;
+        inline for (0..8) |lane| word |= @as(u64, codes[at + lane]) << (lane * width);
+        std.mem.writeInt(u64, target[group_at..][0..8], word, .little);
+        group_at += width;
+    }
+    if (at == codes.len) return;
+    var word: u64 = 0;
+    for (codes[at..], 0..) |code, lane| word |= @as(u64, code) << @intCast(lane * width);
+    std.mem.writeInt(u64, target[group_at..][0..8], word, .little);
+}
+
+/// Plain version, and the one for wide codes.
+pub fn packScalar(comptime Code: type, codes: []const Code, width: u8, target: [*]u8) void {
+    var bit: usize = 0;
+    for (codes) |code| {
+        assert(code <= lowMask(width));
+        const shift: u6 = @intCast(bit & 7);
+        const word = target[bit / 8 ..][0..8];
+        std.mem.writeInt(u64, word, std.mem.readInt(u64, word, .little) | @as(u64, code) << shift, .little);
+        if (@as(u32, shift) + width > 64) target[bit / 8 + 8] = @truncate(@as(u64, code) >> 1 >> (63 - shift));
+        bit += width;
+    }
+}
 
 test "what is packed comes back, at every width" {
     var random = std.Random.DefaultPrng.init(1);
@@ -110,13 +132,12 @@ test "what is packed comes back, at every width" {
     for (0..width_max + 1) |width| {
         for ([_]usize{ 0, 1, 7, 8, 9, 127, 128, 129, 200 }) |count| {
             @memset(&buffer, 0);
-            var packer: Packer = .{ .target = &buffer };
-            for (want[0..count]) |*code| {
-                code.* = if (width == 0) 0 else random.random().int(u64) & lowMask(@intCast(width));
-                packer.put(code.*, @intCast(width));
-            }
+            for (want[0..count]) |*code| code.* = if (width == 0) 0 else random.random().int(u64) & lowMask(@intCast(width));
+            pack(u64, want[0..count], @intCast(width), &buffer);
+            var plain: [buffer.len]u8 = @splat(0);
+            packScalar(u64, want[0..count], @intCast(width), &plain);
+            try std.testing.expectEqualSlices(u8, &plain, &buffer);
             const used = packedBytes(count, @intCast(width));
-            try std.testing.expectEqual((packer.bit + 7) / 8, used);
             @memset(buffer[@intCast(used)..], 0xa5); // what lies behind must not matter
             for (want[0..count], 0..) |code, index| {
                 if (width > 0) try std.testing.expectEqual(code, codeAt(&buffer, index, @intCast(width)));

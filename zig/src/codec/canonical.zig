@@ -56,22 +56,35 @@ pub fn Canonicalizer(comptime T: type) type {
             n_cols: u32,
         ) (Allocator.Error || error{Column})!Row {
             assert(indices.len == values.len);
-            try self.columns.resize(self.allocator, indices.len);
-            const columns = self.columns.items;
-            var ascending = true;
-            var inside = true;
-            var previous: i64 = -1;
-            for (columns, indices) |*column, index| {
-                inside = inside and index >= 0 and index < n_cols;
-                ascending = ascending and index > previous;
-                previous = index;
-                column.* = @truncate(@as(u64, @bitCast(@as(i64, index))));
-            }
+            const ascending = isAscending(Index, indices);
+            const inside = if (ascending)
+                indices.len == 0 or (indices[0] >= 0 and indices[indices.len - 1] < n_cols)
+            else
+                allInside(Index, indices, n_cols);
             if (!inside) return error.Column;
-            self.countValues(values);
-            if (!ascending) return self.sortedRow(columns, values);
-            if (self.keep_zeros or !hasZero(values)) return .{ .columns = columns, .values = values };
-            return self.withoutZeros(columns, values);
+            const has_zero = self.countValues(values);
+            if (Index == i32 and ascending and (self.keep_zeros or !has_zero)) {
+                return .{ .columns = @ptrCast(indices), .values = values };
+            }
+            try self.columns.resize(self.allocator, indices.len);
+            for (self.columns.items, indices) |*column, index| column.* = @intCast(index);
+            if (!ascending) return self.sortedRow(self.columns.items, values);
+            if (self.keep_zeros or !has_zero) return .{ .columns = self.columns.items, .values = values };
+            return self.withoutZeros(self.columns.items, values);
+        }
+
+        fn isAscending(comptime Index: type, indices: []const Index) bool {
+            var ascending = true;
+            for (indices[0..indices.len -| 1], indices[@min(1, indices.len)..]) |index, next| {
+                ascending = ascending and index < next;
+            }
+            return ascending;
+        }
+
+        fn allInside(comptime Index: type, indices: []const Index, n_cols: u32) bool {
+            var inside = true;
+            for (indices) |index| inside = inside and index >= 0 and index < n_cols;
+            return inside;
         }
 
         /// Row of a dense matrix: every value that is not +0.0.
@@ -85,7 +98,7 @@ pub fn Canonicalizer(comptime T: type) type {
                 found += @intFromBool(self.keep_zeros or !isZero(value));
             }
             const kept = self.values.items[0..found];
-            self.countValues(kept);
+            _ = self.countValues(kept);
             return .{ .columns = self.columns.items[0..found], .values = kept };
         }
 
@@ -137,21 +150,39 @@ pub fn Canonicalizer(comptime T: type) type {
             return .{ .columns = self.columns.items[0..found], .values = self.values.items[0..found] };
         }
 
-        fn countValues(self: *Self, values: []const T) void {
-            if (@typeInfo(T) == .int and @typeInfo(T).int.signedness == .unsigned) return;
-            var negative: u64 = 0;
-            for (values) |value| negative += @intFromBool(value < 0);
-            self.mended.negative_values += negative;
-            if (@typeInfo(T) == .int) return;
-            var non_finite: u64 = 0;
-            var fractional: u64 = 0;
-            for (values) |value| {
-                const is_finite = value - value == 0;
-                non_finite += @intFromBool(!is_finite);
-                fractional += @intFromBool(is_finite and @trunc(value) != value);
+        /// Counts what is worth a warning; true when there is a +0.0 or an integer 0.
+        fn countValues(self: *Self, values: []const T) bool {
+            var has_zero = false;
+            var at: usize = 0;
+            while (at + lanes <= values.len) : (at += lanes) {
+                has_zero = self.countLanes(values[at..][0..lanes].*) or has_zero;
             }
-            self.mended.non_finite_values += non_finite;
-            self.mended.fractional_values += fractional;
+            if (at == values.len) return has_zero;
+            var rest: [lanes]T = @splat(1); // ones count as nothing
+            @memcpy(rest[0 .. values.len - at], values[at..]);
+            return self.countLanes(rest) or has_zero;
+        }
+
+        const lanes = 16;
+        const Lanes = @Vector(lanes, T);
+        const BitLanes = @Vector(lanes, value_type.BitsOf(T));
+
+        inline fn countLanes(self: *Self, values: Lanes) bool {
+            const zero: Lanes = @splat(0);
+            const pattern: BitLanes = @bitCast(values);
+            const has_zero = @reduce(.Or, pattern == @as(BitLanes, @splat(0)));
+            if (@typeInfo(T) == .int and @typeInfo(T).int.signedness == .unsigned) return has_zero;
+            self.mended.negative_values += countTrue(values < zero);
+            if (@typeInfo(T) == .int) return has_zero;
+            const finite: u16 = @bitCast((values - values) == zero);
+            const whole: u16 = @bitCast(@trunc(values) == values);
+            self.mended.non_finite_values += @popCount(~finite);
+            self.mended.fractional_values += @popCount(finite & ~whole);
+            return has_zero;
+        }
+
+        inline fn countTrue(truth: @Vector(lanes, bool)) u64 {
+            return @popCount(@as(u16, @bitCast(truth)));
         }
 
         inline fn isZero(value: T) bool {

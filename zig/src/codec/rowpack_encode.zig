@@ -22,6 +22,8 @@ pub fn RowEncoder(comptime T: type) type {
         allocator: Allocator,
         codes: std.ArrayList(u64) = .empty,
         palette: Palette = .{},
+        tiers: TierWriter = .{},
+        low_codes: std.ArrayList(u32) = .empty,
 
         pub fn init(allocator: Allocator) Self {
             return .{ .allocator = allocator };
@@ -30,6 +32,8 @@ pub fn RowEncoder(comptime T: type) type {
         pub fn deinit(self: *Self) void {
             self.codes.deinit(self.allocator);
             self.palette.deinit(self.allocator);
+            self.tiers.deinit(self.allocator);
+            self.low_codes.deinit(self.allocator);
         }
 
         /// Appends the payload to `target` and describes it; offset and CRC are left to the caller, who knows where
@@ -51,9 +55,9 @@ pub fn RowEncoder(comptime T: type) type {
                 .total = 0,
             };
             if (columns.len == 0) return entry;
-            entry.total, const irregular = totalOf(T, values);
             const columns_plan = planColumns(columns, n_cols);
             const values_plan = try self.planValues(values);
+            entry.total, const irregular = totalOf(T, values, values_plan.whole_sum);
             const start = target.items.len;
             const header: RowHeader = .{
                 .column_mode = columns_plan.mode,
@@ -65,23 +69,28 @@ pub fn RowEncoder(comptime T: type) type {
             };
             header.write((try target.addManyAsArray(self.allocator, RowHeader.byte_count)));
             if (values_plan.mode == .palette) try self.palette.write(self.allocator, target);
-            try writeColumns(self.allocator, columns, n_cols, columns_plan, target);
+            try self.writeColumns(columns, n_cols, columns_plan, target);
             if (values_plan.mode == .raw) {
                 try target.appendSlice(self.allocator, std.mem.sliceAsBytes(values));
             } else {
-                try writeTiers(self.allocator, self.codes.items, values_plan.tiers, target);
+                try self.tiers.write(self.allocator, self.codes.items, values_plan.tiers, target);
             }
             entry.payload_bytes = @intCast(target.items.len - start);
             return entry;
         }
 
-        const ValuesPlan = struct { mode: rowpack.ValueMode, tiers: Tiers };
+        const ValuesPlan = struct {
+            mode: rowpack.ValueMode,
+            tiers: Tiers,
+            /// The sum, where the row holds whole numbers only and it is exact.
+            whole_sum: ?u64 = null,
+        };
 
         fn planValues(self: *Self, values: []const T) Allocator.Error!ValuesPlan {
             const raw_bits = values.len * @sizeOf(T) * 8;
-            if (try self.integerCodes(values)) |mode| {
+            if (try self.integerCodes(values)) |whole| {
                 const tiers = chooseTiers(self.codes.items);
-                if (tiers.cost_bits <= raw_bits) return .{ .mode = mode, .tiers = tiers };
+                if (tiers.cost_bits <= raw_bits) return .{ .mode = whole.mode, .tiers = tiers, .whole_sum = whole.sum };
             }
             if (try self.palette.build(self.allocator, values)) {
                 try self.codes.resize(self.allocator, values.len);
@@ -93,19 +102,102 @@ pub fn RowEncoder(comptime T: type) type {
             return .{ .mode = .raw, .tiers = .{ .widths = .{ 0, 0, 0 }, .cost_bits = raw_bits } };
         }
 
+        const WholeNumbers = struct { mode: rowpack.ValueMode, sum: ?u64 };
+
         /// Codes of a row of whole numbers, from 1 where there is no zero; null for any other row.
-        fn integerCodes(self: *Self, values: []const T) Allocator.Error!?rowpack.ValueMode {
+        fn integerCodes(self: *Self, values: []const T) Allocator.Error!?WholeNumbers {
             try self.codes.resize(self.allocator, values.len);
-            var has_zero = false;
-            for (self.codes.items, values) |*code, value| {
-                code.* = wholeNumber(T, value) orelse return null;
-                has_zero = has_zero or code.* == 0;
+            const codes = self.codes.items;
+            if (!wholeNumbers(T, values, codes)) return null;
+            var least: u64 = std.math.maxInt(u64);
+            var all_bits: u64 = 0;
+            for (codes) |code| {
+                least = @min(least, code);
+                all_bits |= code;
             }
-            if (has_zero) return .integers;
-            for (self.codes.items) |*code| code.* -= 1;
-            return .positive_integers;
+            // below 2^52 / n no sum of n numbers leaves the exact range of f64
+            const is_exact = @clz(all_bits) + @clz(@as(u64, values.len)) >= 64 + 12;
+            var sum: u64 = 0;
+            if (is_exact) for (codes) |code| {
+                sum += code;
+            };
+            const mode: rowpack.ValueMode = if (least == 0) .integers else .positive_integers;
+            if (mode == .positive_integers) for (codes) |*code| {
+                code.* -= 1;
+            };
+            return .{ .mode = mode, .sum = if (is_exact) sum else null };
+        }
+
+        fn writeColumns(
+            self: *Self,
+            columns: []const u32,
+            n_cols: u32,
+            plan: ColumnsPlan,
+            target: *std.ArrayList(u8),
+        ) Allocator.Error!void {
+            const bytes: usize = @intCast(rowpack.columnBytes(plan.mode, columns.len, n_cols, plan.low_bits));
+            const area = try zeroedArea(self.allocator, bytes, target);
+            switch (plan.mode) {
+                .run => std.mem.writeInt(u32, area[0..4], columns[0], .little),
+                .bitmap => setBits(area.ptr, columns, 0, 0),
+                .elias_fano => {
+                    setBits(area.ptr, columns, @intCast(plan.low_bits), 1);
+                    const upper_bits = rowpack.upperBits(columns.len, n_cols, plan.low_bits);
+                    const low_area = area[@intCast((upper_bits + 7) / 8)..];
+                    try self.low_codes.resize(self.allocator, columns.len);
+                    const mask: u32 = @intCast(bits.lowMask(plan.low_bits));
+                    for (self.low_codes.items, columns) |*code, column| code.* = column & mask;
+                    bits.pack(u32, self.low_codes.items, plan.low_bits, low_area.ptr);
+                },
+            }
+            target.items.len -= bits.pack_slack;
         }
     };
+}
+
+/// Sets bit `(column >> shift) + index * step`, which rises from column to column, a word at a time.
+fn setBits(area: [*]u8, columns: []const u32, shift: u5, step: usize) void {
+    var word: u64 = 0;
+    var word_index: usize = 0;
+    for (columns, 0..) |column, index| {
+        const bit = (column >> shift) + index * step;
+        if (bit / 64 != word_index) {
+            std.mem.writeInt(u64, area[word_index * 8 ..][0..8], word, .little);
+            word_index = bit / 64;
+            word = 0;
+        }
+        word |= @as(u64, 1) << @intCast(bit % 64);
+    }
+    // the last word may reach into the slack; it is written bytewise so that nothing behind the area is
+    var at = word_index * 8;
+    while (word != 0) : (word >>= 8) {
+        area[at] = @truncate(word);
+        at += 1;
+    }
+}
+
+/// The values as unsigned numbers; false when one has no such number that gives its bits back.
+fn wholeNumbers(comptime T: type, values: []const T, numbers: []u64) bool {
+    if (T != f32) {
+        for (values, numbers) |value, *number| number.* = wholeNumber(T, value) orelse return false;
+        return true;
+    }
+    const lanes = 16;
+    const Floats = @Vector(lanes, f32);
+    const Patterns = @Vector(lanes, u32);
+    var at: usize = 0;
+    while (at + lanes <= values.len) : (at += lanes) {
+        const loaded: Floats = values[at..][0..lanes].*;
+        const zero: Floats = @splat(0);
+        const inside = (loaded >= zero) & (loaded <= @as(Floats, @splat(1 << 24)));
+        const safe = @select(f32, inside, loaded, zero);
+        const whole: @Vector(lanes, i32) = @intFromFloat(safe);
+        const again: Floats = @floatFromInt(whole);
+        if (@reduce(.Or, @as(Patterns, @bitCast(again)) != @as(Patterns, @bitCast(loaded)))) return false;
+        numbers[at..][0..lanes].* = @as(@Vector(lanes, u32), @bitCast(whole));
+    }
+    for (values[at..], numbers[at..]) |value, *number| number.* = wholeNumber(T, value) orelse return false;
+    return true;
 }
 
 /// The value as an unsigned number where the decoder can make the same bits of it again.
@@ -126,7 +218,8 @@ inline fn wholeNumber(comptime T: type, value: T) ?u64 {
 }
 
 /// The sum in column order with negatives and NaN as 0, and whether there were any.
-fn totalOf(comptime T: type, values: []const T) struct { f64, bool } {
+fn totalOf(comptime T: type, values: []const T, whole_sum: ?u64) struct { f64, bool } {
+    if (whole_sum) |sum| return .{ @floatFromInt(sum), false };
     var total: f64 = 0;
     var irregular = false;
     for (values) |value| {
@@ -152,57 +245,47 @@ fn planColumns(columns: []const u32, n_cols: u32) ColumnsPlan {
     return best;
 }
 
-fn writeColumns(
-    allocator: Allocator,
-    columns: []const u32,
-    n_cols: u32,
-    plan: ColumnsPlan,
-    target: *std.ArrayList(u8),
-) Allocator.Error!void {
-    const bytes: usize = @intCast(rowpack.columnBytes(plan.mode, columns.len, n_cols, plan.low_bits));
-    const area = try zeroedArea(allocator, bytes, target);
-    switch (plan.mode) {
-        .run => std.mem.writeInt(u32, area[0..4], columns[0], .little),
-        .bitmap => for (columns) |column| setBit(area, column),
-        .elias_fano => {
-            for (columns, 0..) |column, index| setBit(area, (column >> @intCast(plan.low_bits)) + index);
-            const upper_bits = rowpack.upperBits(columns.len, n_cols, plan.low_bits);
-            var packer: bits.Packer = .{ .target = area[@intCast((upper_bits + 7) / 8)..] };
-            const mask = bits.lowMask(plan.low_bits);
-            if (plan.low_bits > 0) for (columns) |column| packer.put(column & mask, plan.low_bits);
-        },
-    }
-    target.items.len -= packer_slack;
-}
-
-inline fn setBit(area: []u8, bit: usize) void {
-    area[bit / 8] |= @as(u8, 1) << @intCast(bit % 8);
-}
-
-/// `Packer` writes whole words: this many bytes behind the area must be there while it works.
-const packer_slack = 16;
-
-/// Zero bytes at the end of `target`, with the packer's slack behind them, which the caller cuts off again.
+/// Zero bytes at the end of `target`, with the slack of `bits.pack` behind them, which the caller cuts off again.
 fn zeroedArea(allocator: Allocator, bytes: usize, target: *std.ArrayList(u8)) Allocator.Error![]u8 {
-    const area = try target.addManyAsSlice(allocator, bytes + packer_slack);
+    const area = try target.addManyAsSlice(allocator, bytes + bits.pack_slack);
     @memset(area, 0);
     return area;
 }
 
 const Tiers = struct { widths: [3]u8, cost_bits: u64 };
 
+/// at_least[c]: how many codes are c or larger.
+const Histogram = [histogram_length + 1]u32;
+
+/// Fills `at_least` as far as `chooseTiers` looks and gives the largest code.
+fn countAtLeast(codes: []const u64, at_least: *Histogram) u64 {
+    var largest: u64 = 0;
+    for (codes) |code| largest = @max(largest, code);
+    const used: usize = @intCast(@min(largest, histogram_length));
+    // two tables in turn, because most codes are equal and adding to one counter waits for the last addition
+    var odd: Histogram = undefined;
+    @memset(at_least, 0);
+    @memset(odd[0 .. used + 1], 0);
+    var index: usize = 0;
+    while (index + 2 <= codes.len) : (index += 2) {
+        at_least[@intCast(@min(codes[index], histogram_length))] += 1;
+        odd[@intCast(@min(codes[index + 1], histogram_length))] += 1;
+    }
+    if (index < codes.len) at_least[@intCast(@min(codes[index], histogram_length))] += 1;
+    var rest: u32 = 0;
+    index = used + 1;
+    while (index > 0) {
+        index -= 1;
+        rest += at_least[index] + odd[index];
+        at_least[index] = rest;
+    }
+    return largest;
+}
+
 /// The cheapest widths by exact count, the first among equals.
 fn chooseTiers(codes: []const u64) Tiers {
-    // at_least[c]: how many codes are c or larger
-    var at_least: [histogram_length + 1]u32 = @splat(0);
-    var largest: u64 = 0;
-    for (codes) |code| {
-        at_least[@intCast(@min(code, histogram_length))] += 1;
-        largest = @max(largest, code);
-    }
-    var index: usize = histogram_length;
-    while (index > 0) : (index -= 1) at_least[index - 1] += at_least[index];
-
+    var at_least: Histogram = undefined;
+    const largest = countAtLeast(codes, &at_least);
     const count: u64 = codes.len;
     const plain_width = bitLength(largest);
     var best: Tiers = .{ .widths = .{ plain_width, 0, 0 }, .cost_bits = count * plain_width };
@@ -236,29 +319,54 @@ fn bitLength(number: u64) u8 {
     return 64 - @as(u8, @clz(number));
 }
 
-fn writeTiers(
-    allocator: Allocator,
-    codes: []const u64,
-    tiers: Tiers,
-    target: *std.ArrayList(u8),
-) Allocator.Error!void {
-    var base: u64 = 0;
-    for (tiers.widths, 0..) |width, tier| {
-        if (width == 0) return;
-        const is_last = tier == 2 or tiers.widths[tier + 1] == 0;
-        var count: usize = 0;
-        for (codes) |code| count += @intFromBool(code >= base);
-        const bytes: usize = @intCast(bits.packedBytes(count, width));
-        var packer: bits.Packer = .{ .target = try zeroedArea(allocator, bytes, target) };
-        const escape = bits.lowMask(width);
-        for (codes) |code| {
-            if (code < base) continue;
-            packer.put(if (is_last) code - base else @min(code - base, escape), width);
-        }
-        target.items.len -= packer_slack;
-        if (is_last) return;
-        base += escape;
+/// Writes codes tier by tier; the escaped ones of a tier are collected for the next.
+const TierWriter = struct {
+    capped: std.ArrayList(u64) = .empty,
+    escaped: [2]std.ArrayList(u64) = .{ .empty, .empty },
+
+    fn deinit(self: *TierWriter, allocator: Allocator) void {
+        self.capped.deinit(allocator);
+        for (&self.escaped) |*list| list.deinit(allocator);
     }
+
+    fn write(
+        self: *TierWriter,
+        allocator: Allocator,
+        codes: []const u64,
+        tiers: Tiers,
+        target: *std.ArrayList(u8),
+    ) Allocator.Error!void {
+        var current = codes;
+        for (tiers.widths, 0..) |width, tier| {
+            const is_last = tier == 2 or tiers.widths[tier + 1] == 0;
+            const bytes: usize = @intCast(bits.packedBytes(current.len, width));
+            const area = try zeroedArea(allocator, bytes, target);
+            if (is_last) {
+                bits.pack(u64, current, width, area.ptr);
+                target.items.len -= bits.pack_slack;
+                return;
+            }
+            const next = &self.escaped[tier];
+            try next.resize(allocator, current.len + 1);
+            try self.capped.resize(allocator, current.len);
+            const found = splitEscaped(current, bits.lowMask(width), self.capped.items, next.items);
+            bits.pack(u64, self.capped.items, width, area.ptr);
+            target.items.len -= bits.pack_slack;
+            current = next.items[0..found];
+        }
+    }
+};
+
+/// `capped` gets every code, at most `escape`; `excess` what the escaped ones are beyond it, one element more than
+/// there can be.
+fn splitEscaped(codes: []const u64, escape: u64, capped: []u64, excess: []u64) usize {
+    var found: usize = 0;
+    for (codes, capped) |code, *kept| {
+        kept.* = @min(code, escape);
+        excess[found] = code -% escape;
+        found += @intFromBool(code >= escape);
+    }
+    return found;
 }
 
 /// The distinct values of a row, most frequent first.
