@@ -6,7 +6,9 @@ that are decoded, also where only a panel of them is wanted. The copy of as many
 has is there to show what the memory allows.
 
 Sizes are those of the shards, with row tables and checksums, against the reference codec on the
-same rows. Not measured: metadata, and decoding with several threads (see the training benchmark).
+same rows. What float values cost is the size of their matrix less that of the same matrix with
+nothing but ones. Not measured: metadata, and decoding with several threads (see the training
+benchmark).
 """
 
 from __future__ import annotations
@@ -181,7 +183,7 @@ def _count_sizes(scx: Path, h5ad: Path, setup: Setup, result: Result) -> None:
 
 
 def _float_sizes(h5ad: Path, setup: Setup, result: Result) -> None:
-    """Log-normalised floats: shards (columns and values) against zstd-3 of the values alone."""
+    """Log-normalised floats, against what zstd-3 makes of the same float32 values."""
     blocks = list(_csr_blocks(h5ad, FLOAT_ROWS))
     counts = sp.vstack(blocks, format="csr")
     depth = np.asarray(counts.sum(axis=1)).ravel()
@@ -196,12 +198,30 @@ def _float_sizes(h5ad: Path, setup: Setup, result: Result) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pbmc = sc.datasets.pbmc68k_reduced()
-    _float_size("pbmc68k_reduced raw", sp.csr_matrix(pbmc.raw.X), setup, result, limited=True)
+    raw = sp.csr_matrix(pbmc.raw.X)
+    raw.sort_indices()
+    _float_size("pbmc68k_reduced raw", raw, setup, result, limited=True)
 
 
 def _float_size(
     name: str, matrix: sp.csr_matrix, setup: Setup, result: Result, *, limited: bool
 ) -> None:
+    """What the values cost: the matrix, less the same matrix with ones in place of its values."""
+    ones = matrix.copy()
+    ones.data = np.ones_like(ones.data)
+    whole, bare = _written_bytes(matrix, setup), _written_bytes(ones, setup)
+    reference: StreamBytes = reference_codec.measure(iter([matrix]))
+    stored, values_alone = reference.stored, reference.values_zstd_alone
+    result.add(f"{name}, rowpack", whole / stored, "B/value")
+    result.add(f"{name}, of which values", (whole - bare) / stored, "B/value")
+    result.add(f"{name}, values as zstd-3", values_alone / stored, "B/value")
+    limit = FLOAT_RATIO if limited else None
+    result.add(f"{name}, values / zstd-3", (whole - bare) / values_alone, "x", limit)
+    both = reference.indptr + reference.indices + values_alone
+    result.add(f"{name}, rowpack / columns and values as zstd-3", whole / both, "x")
+
+
+def _written_bytes(matrix: sp.csr_matrix, setup: Setup) -> int:
     import anndata
 
     import scx_core
@@ -210,16 +230,7 @@ def _float_size(
     scx_core.from_anndata(anndata.AnnData(matrix), scx, overwrite=True)
     shard_bytes, _ = _shard_bytes(scx, None)
     scx.unlink()
-    reference: StreamBytes = reference_codec.measure(iter([matrix]))
-    values_alone = reference.values_zstd_alone
-    result.add(f"{name}, rowpack", shard_bytes / reference.stored, "B/value")
-    result.add(f"{name}, values alone as zstd-3", values_alone / reference.stored, "B/value")
-    result.add(
-        f"{name}, rowpack / zstd-3 of the values",
-        shard_bytes / values_alone,
-        "x",
-        FLOAT_RATIO if limited else None,
-    )
+    return shard_bytes
 
 
 def _shard_bytes(scx: Path, n_shards: int | None) -> tuple[int, int]:

@@ -17,7 +17,9 @@ def format_number(value: float) -> str:
         return f"{value / 1e6:,.1f} M" if size < 1e9 else f"{value / 1e9:,.2f} G"
     if size >= 1000 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.3g}" if size < 1 else f"{value:.2f}"
+    if size < 0.1:
+        return f"{value:.3g}"
+    return f"{value:.3f}" if size < 1 else f"{value:.2f}"
 
 
 def format_result(result: Result) -> str:

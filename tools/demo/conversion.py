@@ -37,6 +37,8 @@ def convert(source: Path, scx: Path, *, genome: str | None = None) -> Converted:
     Raises ValueError when the path is not one of the three kinds, and whatever the conversion
     raises.
     """
+    import anndata  # noqa: F401  (importing it takes longer than a small conversion)
+
     start = time.perf_counter()
     if source.is_dir():
         kind = "mtx folder"
@@ -46,13 +48,21 @@ def convert(source: Path, scx: Path, *, genome: str | None = None) -> Converted:
         scx_core.from_h5ad(source, scx, overwrite=True)
     elif source.suffix == ".h5":
         kind = "10x h5"
-        scx_core.from_10x(source, scx, genome=genome, overwrite=True)
+        _convert_10x(source, scx, genome)
     else:
         raise ValueError(
             f"{source} is neither an .h5ad file, nor a 10x .h5 file, nor a folder with matrix.mtx"
         )
     seconds = time.perf_counter() - start
     return Converted(source, kind, _size(source), scx, scx.stat().st_size, seconds)
+
+
+def _convert_10x(source: Path, scx: Path, genome: str | None) -> None:
+    try:
+        scx_core.from_10x(source, scx, genome=genome, overwrite=True)
+    except ValueError as error:
+        # The library names its argument, the demo has an option instead.
+        raise ValueError(str(error).replace("genome=", "--genome")) from error
 
 
 def _size(path: Path) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from demo import labels as labelling  # noqa: E402
 from demo.conversion import Converted, convert, make_source  # noqa: E402
 from demo.labels import Labels  # noqa: E402
 from demo.picture import draw  # noqa: E402
-from demo.stream import choose_stream  # noqa: E402
+from demo.stream import Stream, choose_stream  # noqa: E402
 from demo.training import Training, measure_speed, train  # noqa: E402
 
 N_EPOCHS = 2
@@ -34,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration; 1 when the file cannot be used, with the reason on stderr."""
     options = _parse(arguments)
     try:
-        _demonstrate(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _demonstrate(options)
     except (OSError, ValueError, KeyError) as error:
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"demo: {message}", file=sys.stderr)
@@ -57,16 +60,27 @@ def _demonstrate(options: argparse.Namespace) -> None:
     converted = convert(source, scx, genome=options.genome)
 
     with scx_core.open(scx) as experiment:
-        n_obs, n_vars, nnz = experiment.n_obs, experiment.n_vars, experiment.nnz
-        if n_obs < CELLS_MIN or n_vars < 2 or nnz == 0:
-            raise ValueError(
-                f"{source} has {n_obs} cells, {n_vars} genes and {nnz} values; the demo needs at "
-                f"least {CELLS_MIN} cells, 2 genes and some values"
-            )
-        matrix_bytes = _matrix_bytes(experiment)
-        stream = choose_stream(experiment, scx, options.seed)
+        rows = _file_rows(converted, experiment)
+        learnable = experiment.n_obs >= CELLS_MIN and experiment.n_vars >= 2 and experiment.nnz > 0
+        stream = choose_stream(experiment, scx, options.seed) if learnable else None
         column = labelling.label_column(experiment)
         labels = None if column is None else labelling.column_labels(experiment, column)
+    if stream is None:
+        print(f"Too little to learn from: that takes {CELLS_MIN} cells, 2 genes and some values")
+    else:
+        training, labels = _learn(stream, labels)
+        rows += _training_rows(training, labels, measure_speed(stream))
+        picture = out / f"{scx.stem}.png"
+        draw(picture, converted, training, labels)
+        rows.append(("picture", str(picture)))
+    rows.append(("file", f"{scx} (scx info tells more)"))
+    width = max(len(name) for name, _ in rows)
+    print()
+    print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+
+
+def _learn(stream: Stream, labels: Labels | None) -> tuple[Training, Labels]:
+    """Train on the labels, or on clusters where there are none."""
     if not stream.counts:
         print("X holds no counts: its values are streamed as they are, without normalisation")
     if labels is None:
@@ -74,43 +88,28 @@ def _demonstrate(options: argparse.Namespace) -> None:
         labels = labelling.cluster_labels(stream)
     what = "the clusters" if labels.column is None else f"obs column {labels.column!r}"
     print(f"Learning {what} from {N_EPOCHS} shuffled epochs", flush=True)
-    training = train(stream, labels, n_epochs=N_EPOCHS)
-    cells_per_second = measure_speed(stream)
-
-    picture = out / f"{scx.stem}.png"
-    draw(picture, converted, training, labels)
-    print()
-    print(_table(converted, training, labels, n_obs, n_vars, nnz, matrix_bytes, cells_per_second))
-    print(f"\npicture: {picture}\nfile:    {scx}   (scx info {scx} tells more)")
+    return train(stream, labels, n_epochs=N_EPOCHS), labels
 
 
-def _matrix_bytes(experiment: scx_core.Experiment) -> int:
-    """Bytes of the sections that hold X."""
-    return sum(
-        section["length"] for section in experiment.sections() if section["type"] == "csr_shard"
-    )
-
-
-def _table(
-    converted: Converted,
-    training: Training,
-    labels: Labels,
-    n_obs: int,
-    n_vars: int,
-    nnz: int,
-    matrix_bytes: int,
-    cells_per_second: float,
-) -> str:
+def _file_rows(converted: Converted, experiment: scx_core.Experiment) -> list[tuple[str, str]]:
+    nnz = experiment.nnz
+    shards = [section for section in experiment.sections() if section["type"] == "csr_shard"]
+    bytes_per_value = sum(shard["length"] for shard in shards) / max(nnz, 1)
+    shape = f"{experiment.n_obs:,} cells x {experiment.n_vars:,} genes"
     share = converted.scx_bytes / converted.source_bytes
-    rows = [
-        ("matrix", f"{n_obs:,} cells x {n_vars:,} genes, {nnz:,} stored values"),
-        (f"{converted.source_kind} size", f"{converted.source_bytes / 1e6:,.1f} MB"),
-        ("scx size", f"{converted.scx_bytes / 1e6:,.1f} MB ({share:.0%} of the source)"),
-        ("bytes per stored value", f"{matrix_bytes / nnz:.2f}"),
-        (
-            "conversion",
-            f"{converted.seconds:.2f} s ({nnz / converted.seconds / 1e6:,.1f} M values/s)",
-        ),
+    return [
+        ("matrix", f"{shape}, {nnz:,} stored values"),
+        (f"{converted.source_kind} size", _megabytes(converted.source_bytes)),
+        ("scx size", f"{_megabytes(converted.scx_bytes)} ({share:.0%} of the source)"),
+        ("bytes per stored value", f"{bytes_per_value:.2f}"),
+        ("conversion", f"{converted.seconds:.2f} s, {nnz / converted.seconds:,.0f} values/s"),
+    ]
+
+
+def _training_rows(
+    training: Training, labels: Labels, cells_per_second: float
+) -> list[tuple[str, str]]:
+    return [
         ("first batch", f"{training.first_batch_ms:,.0f} ms"),
         ("batches alone", f"{cells_per_second:,.0f} cells/s"),
         ("with learning", f"{training.cells / training.seconds:,.0f} cells/s"),
@@ -121,8 +120,15 @@ def _table(
             f"({len(labels.names)} classes, the largest is {labels.largest_share:.1%})",
         ),
     ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB"
+
+
+def _show_warning(message: Warning | str, *details: object, **more: object) -> None:
+    """A warning as one line, without the source line that it came from."""
+    print(f"note: {message}", file=sys.stderr)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
