@@ -10,6 +10,10 @@ from typing import Any
 from bench.harness import Figure, Limit, Result
 
 
+BUSY_LOAD = 0.5
+"""A load average above this before the start: something else takes time from what is measured."""
+
+
 def format_number(value: float) -> str:
     """Three significant digits at least, thousands apart, no exponents for everyday sizes."""
     size = abs(value)
@@ -35,10 +39,13 @@ def format_result(result: Result) -> str:
 def format_machine(machine: dict[str, Any], commit: str) -> str:
     """Two lines on what was measured where."""
     flags = " ".join(machine["cpu_flags"])
+    load = machine["load_before"]
+    busy = load is not None and load > BUSY_LOAD
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['ram_gib']} GiB; "
         f"{machine['system']}, Python {machine['python']}, commit {commit}\n"
-        f"flags: {flags}; load before: {machine['load_before']}"
+        f"flags: {flags}; load before: {load}"
+        + ("\nOther programs are running: the figures will be too low." if busy else "")
     )
 
 

@@ -64,6 +64,13 @@ def test_report(tmp_path: Path) -> None:
     assert figures[0]["spread"]["median"] == pytest.approx(8.55e8)
 
 
+@pytest.mark.parametrize(("load", "busy"), [(0.1, False), (3.0, True), (None, False)])
+def test_a_busy_machine_is_pointed_out(load: float | None, *, busy: bool) -> None:
+    machine = {"cpu": "C", "cores": 2, "ram_gib": 4.0, "system": "S", "python": "3.11"}
+    text = report.format_machine({**machine, "cpu_flags": [], "load_before": load}, "abc")
+    assert ("Other programs are running" in text) == busy
+
+
 def test_docs_get_the_figures_and_keep_the_rest(tmp_path: Path) -> None:
     machine = {"cpu": "C", "cores": 2, "ram_gib": 4.0, "system": "S", "python": "3.11"}
     result = Result("train", facts={"scx": {"versions": {"numpy": "2.1"}}})
