@@ -9,7 +9,6 @@ from typing import Any
 
 from bench.harness import Figure, Limit, Result
 
-
 BUSY_LOAD = 0.5
 """A load average above this before the start: something else takes time from what is measured."""
 
