@@ -140,8 +140,9 @@ def _chosen_layers(adata: anndata.AnnData, layers: Sequence[str] | None) -> list
 def _x_source(
     adata: anndata.AnnData, order: npt.NDArray[np.int64] | None, label: str
 ) -> MatrixSource | None:
-    # a view would copy its whole matrix: ask it for a few rows to see what it is
-    if adata.is_view and order is None:
+    # a view would copy its whole matrix: ask it for no rows to see what it is; of a view of a
+    # backed object anndata makes no further view
+    if adata.is_view and not adata.isbacked and order is None:
         rows = cast(Any, adata[:0]).X
         if rows is None:
             return None
@@ -154,7 +155,7 @@ def _x_source(
 def _layer_source(
     adata: anndata.AnnData, name: str, order: npt.NDArray[np.int64] | None, label: str
 ) -> MatrixSource:
-    if adata.is_view and order is None:
+    if adata.is_view and not adata.isbacked and order is None:
         rows = cast(Any, adata[:0]).layers[name]
         if _cheap_to_slice(rows):
             return _view_source(adata, rows, lambda part: part.layers[name])

@@ -61,8 +61,6 @@ def read_frame(item: Group | Dataset) -> pd.DataFrame:
 
 def read_without_matrices(group: Group) -> anndata.AnnData:
     """An AnnData of all elements of `group` but X, the layers and raw."""
-    import anndata
-
     for name in ("obs", "var"):
         if name not in group:
             raise ValueError(f"{where(group)} has no {name!r}, so it is no AnnData")
@@ -72,11 +70,24 @@ def read_without_matrices(group: Group) -> anndata.AnnData:
             parts[name] = read_element(group[name])
     if is_dataset(group["obs"]):
         _label_old_categoricals(parts)
+    return assembled(group, **parts)
+
+
+def assembled(place: Group | Dataset, **parts: Any) -> anndata.AnnData:
+    """An AnnData of `parts`, which are then as anndata itself would have them.
+
+    Raises
+    ------
+    ValueError
+        The parts do not fit together; the message names the file and `place`.
+    """
+    import anndata
+
     with _old_formats_are_no_news():
         try:
             return anndata.AnnData(**parts)
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise ValueError(f"{where(group)} is no sound AnnData: {error}") from error
+            raise ValueError(f"{where(place)} is no sound AnnData: {error}") from error
 
 
 @contextmanager

@@ -10,7 +10,13 @@ from typing import Any
 
 from scx_core.sources.anndata_memory import modality_from_anndata
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
-from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
+from scx_core.sources.h5_elements import (
+    ALIGNED,
+    assembled,
+    read_element,
+    read_frame,
+    read_without_matrices,
+)
 from scx_core.sources.h5_matrices import OnDisk, ReadingMeans, matrix_source
 from scx_core.sources.hdf5 import (
     Dataset,
@@ -142,9 +148,13 @@ def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingM
         return
     if "var" not in parts:
         raise ValueError(f"{where(group)} has a raw matrix without the table of its genes")
-    content.raw_var = read_frame(parts["var"])
-    if "varm" in parts:
-        content.raw_varm = raw_components(read_element(parts["varm"]))
+    annotations = assembled(
+        parts["var"],
+        var=read_frame(parts["var"]),
+        varm=raw_components(read_element(parts["varm"])) if "varm" in parts else {},
+    )
+    content.raw_var = annotations.var
+    content.raw_varm = dict(annotations.varm)
     if "X" in parts and not is_null(parts["X"]):
         item = parts["X"]
         source = matrix_source(item, means)
