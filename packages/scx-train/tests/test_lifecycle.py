@@ -182,6 +182,23 @@ def test_data_sets_that_are_dropped_leave_nothing(make_file: MakeFile) -> None:
 
 
 @linux_only
+def test_threads_end_before_their_file_goes_in_a_cycle_of_garbage(make_file: MakeFile) -> None:
+    # A garbage collection finalises a cycle in any order: the file must not be the first.
+    path = make_file(2000, WIDE, shard_size=100)
+    for _ in range(10):
+        dataset: Any = TrainingDataset(path, BATCH_ROWS, threads=4)
+        iterator: Any = iter(dataset)
+        next(iterator)
+        shelf = iterator._shelf
+        cycle: list[Any] = [dataset, iterator, shelf, shelf._open_pipeline, iterator._pipeline]
+        cycle.append(cycle)
+        dataset.cycle = iterator.cycle = cycle
+        del dataset, iterator, shelf, cycle
+        gc.collect()
+    assert maps_of(path) == 0
+
+
+@linux_only
 def test_no_thread_before_the_first_epoch_and_none_after_close(make_file: MakeFile) -> None:
     path = make_file(50)
     before = threads_now()

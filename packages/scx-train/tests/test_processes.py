@@ -179,6 +179,7 @@ def test_leaving_the_interpreter_in_the_middle_of_an_epoch(make_file: MakeFile) 
     dataset = TrainingDataset(sys.argv[1], 8)
     iterator = iter(dataset)
     batch = next(iterator)
+    dataset.kept, iterator.kept = iterator, dataset
         """,
         make_file(101),
     )

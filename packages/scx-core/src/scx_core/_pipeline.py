@@ -6,9 +6,11 @@ own memory: it goes back to the pipeline when the last array or view on it is go
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -31,8 +33,15 @@ TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
 WAIT_MS = 50
 CLOSE_MS = 5_000
 
-_KEPT_OPEN: list[Matrix] = []
-"""Matrices that a thread which did not end in time may still read from."""
+_IN_USE: dict[int, Matrix] = {}
+"""The matrices that threads read from, by the handle of their pipeline.
+
+A matrix and its file must not be let go before the threads have ended. A reference from the
+pipeline alone does not see to that: in a cycle of garbage anything may be finalised first. What a
+thread reads that does not end in time stays here for good.
+"""
+_PIPELINES: weakref.WeakSet[DensePipeline] = weakref.WeakSet()
+"""Those that may have threads."""
 
 
 def epoch_stream(*, seed: int, tag: int, epoch: int) -> int:
@@ -109,7 +118,10 @@ class DensePipeline:
         options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
         call("scx_pipeline_open_dense", matrix.handle, dense, options, out, path=self._path)
-        self._handle: CData | None = _native.owned(out[0], _closer(matrix))
+        key = int(library.ffi.cast("uintptr_t", out[0]))
+        _IN_USE[key] = matrix
+        self._handle: CData | None = _native.owned(out[0], _closer(key))
+        _PIPELINES.add(self)
 
     @property
     def closed(self) -> bool:
@@ -207,17 +219,24 @@ class DensePipeline:
         return flat.reshape(int(batch.n_rows), self._n_columns)
 
 
+@atexit.register
+def _close_all() -> None:
+    """Ends all threads while the interpreter is still whole."""
+    for pipeline in list(_PIPELINES):
+        pipeline.close()
+
+
 # A destructor may run when the interpreter ends and modules are empty: it holds all that it uses.
 
 
-def _closer(matrix: Matrix) -> Callable[[CData], None]:
-    """Ends the threads, and only then lets go of the matrix and the file that they read from."""
-    close = native().lib.scx_pipeline_close
-    deadline_ms, timeout, kept_open = CLOSE_MS, _errors.TIMEOUT, _KEPT_OPEN
+def _closer(key: int) -> Callable[[CData], None]:
+    """Ends the threads, and only then lets go of what they read from."""
+    close, in_use = native().lib.scx_pipeline_close, _IN_USE
+    deadline_ms, timeout = CLOSE_MS, _errors.TIMEOUT
 
     def run(pipeline: CData) -> None:
-        if close(pipeline, deadline_ms) == timeout:
-            kept_open.append(matrix)
+        if close(pipeline, deadline_ms) != timeout:
+            in_use.pop(key, None)
 
     return run
 
