@@ -115,6 +115,7 @@ def assert_same_frame(result: pd.DataFrame, expected: pd.DataFrame) -> None:
     for position, dtype in enumerate(expected.dtypes):
         column, wanted = result.iloc[:, position], expected.iloc[:, position]
         assert column.dtype == dtype
+        assert type(column.array) is type(wanted.array)
         assert repr(column.dtype) == repr(dtype)  # byte order and storage
         if dtype == np.dtype(object):
             assert gap_kinds(column) == gap_kinds(wanted)
@@ -153,6 +154,8 @@ def assert_same(result: Any, expected: Any) -> None:
         assert len(result) == len(expected)
         for item, wanted in zip(result, expected, strict=True):
             assert_same(item, wanted)
+    elif isinstance(expected, complex):
+        assert_same([result.real, result.imag], [expected.real, expected.imag])
     elif isinstance(expected, float):
         assert result == expected or (math.isnan(result) and math.isnan(expected))
         assert math.copysign(1, result) == math.copysign(1, expected)

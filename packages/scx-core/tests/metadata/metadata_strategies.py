@@ -73,7 +73,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 
 
 def numpy_arrays() -> st.SearchStrategy[np.ndarray]:
-    plain = hnp.scalar_types() | hnp.array_dtypes(max_size=3) | hnp.nested_dtypes(max_leaves=4)
+    plain = hnp.scalar_dtypes() | hnp.array_dtypes(max_size=3) | hnp.nested_dtypes(max_leaves=4)
     fixed = plain.filter(lambda dtype: "g" not in str(dtype) and dtype.itemsize > 0)
     return fixed.filter(is_storable).flatmap(
         lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))

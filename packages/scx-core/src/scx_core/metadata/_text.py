@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._ipc import validated
 from ._refusals import refuse_objects, refuse_surrogates
 from ._values import Mask, Values, missing_mask, text_from_arrow, text_to_arrow
 
@@ -119,6 +120,7 @@ def encode_object_text(column: Column, where: str) -> tuple[pa.Array, dict[str, 
 
 def decode_text(array: pa.Array, tag: dict[str, Any]) -> Any:
     """The pandas array of a text column: an object array or a string array."""
+    import pandas as pd
     import pyarrow as pa
 
     dtype = text_dtype_from_tag(tag)
@@ -130,8 +132,9 @@ def decode_text(array: pa.Array, tag: dict[str, Any]) -> Any:
         values = values.copy()
         values[missing] = _gap_values(tag.get("gaps", NAN_GAP), int(missing.sum()))
         return values
-    array.validate(full=True)
-    return dtype.__from_arrow__(array.cast(pa.large_string()))
+    if dtype.storage == "python":
+        return pd.array(text_from_arrow(array), dtype=dtype)
+    return dtype.__from_arrow__(validated(array).cast(pa.large_string()))
 
 
 def _gap_letter(kind: type) -> str | None:

@@ -83,10 +83,10 @@ def _numpy_scalar(value: Json, path: str, depth: int) -> Any:
 
 def _zoned(value: Json, kind: type) -> Any:
     moment = kind.fromisoformat(value["value"])  # type: ignore[attr-defined]
-    if "zone" not in value:
-        return moment
-    zone = zone_from_text(value["zone"], {"zoneinfo": True})
-    return moment.replace(tzinfo=zone, fold=value["fold"])
+    zone = moment.tzinfo
+    if "zone" in value:
+        zone = zone_from_text(value["zone"], {"zoneinfo": True})
+    return moment.replace(tzinfo=zone, fold=value.get("fold", 0))
 
 
 def _series(value: Json, path: str, depth: int) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -85,12 +86,7 @@ class Encoder:
         return envelope
 
     def _container(self, value: Any, path: str) -> Json:
-        if id(value) in self._open:
-            raise Unstorable(path, "contains itself")
-        if len(self._open) >= DEPTH_MAX:
-            raise Unstorable(path, f"is nested more than {DEPTH_MAX} levels deep")
-        self._open.append(id(value))
-        try:
+        with self._inside(value, path):
             if isinstance(value, Mapping):
                 return self._mapping(value, path)
             if isinstance(value, list) and arrays.is_plain_json(value):
@@ -101,6 +97,17 @@ class Encoder:
                 return {TAG: "set" if isinstance(value, set) else "frozenset", "items": items}
             items = self._items(value, path)
             return items if isinstance(value, list) else {TAG: "tuple", "items": items}
+
+    @contextmanager
+    def _inside(self, container: Any, path: str) -> Iterator[None]:
+        """While the contents of a container are encoded."""
+        if id(container) in self._open:
+            raise Unstorable(path, "contains itself")
+        if len(self._open) >= DEPTH_MAX:
+            raise Unstorable(path, f"is nested more than {DEPTH_MAX} levels deep")
+        self._open.append(id(container))
+        try:
+            yield
         finally:
             self._open.pop()
 
@@ -111,22 +118,17 @@ class Encoder:
         """Arrays, matrices, pandas objects and times; None for all that is none of those."""
         array = plain_ndarray(value)
         if array is not None:
-            envelope = {TAG: "ndarray", **self._array(array, path)}
+            with self._inside(value, path):
+                envelope = {TAG: "ndarray", **self._array(array, path)}
             return {**envelope, "record": True} if isinstance(value, np.recarray) else envelope
         if is_compressed(value):
             return {TAG: "sparse", **arrays.encode_sparse(value)}
         return self._pandas(value, path) or _time(value)
 
     def _array(self, array: Any, path: str) -> dict[str, Json]:
-        if id(array) in self._open:
-            raise Unstorable(path, "contains itself")
-        self._open.append(id(array))
-        try:
-            return arrays.encode_array(
-                array, lambda item, position: self.value(item, f"{path}[{position}]")
-            )
-        finally:
-            self._open.pop()
+        return arrays.encode_array(
+            array, lambda item, position: self.value(item, f"{path}[{position}]")
+        )
 
     def _numpy_scalar(self, value: np.generic, path: str) -> Json:
         # As arrays, texts and bytes would lose the zeros at their end.
@@ -192,10 +194,12 @@ def _time(value: Any) -> Json:
     if kind not in (datetime.datetime, datetime.time):
         return None
     envelope = {TAG: kind.__name__, "value": value.isoformat()}
+    if value.fold:
+        envelope["fold"] = 1
     zone = value.tzinfo
     if isinstance(zone, zoneinfo.ZoneInfo) and zone.key is not None:
         naive = value.replace(tzinfo=None)
-        return {**envelope, "value": naive.isoformat(), "zone": zone.key, "fold": value.fold}
+        return {**envelope, "value": naive.isoformat(), "zone": zone.key}
     if zone is None or type(zone) is datetime.timezone:
         return envelope
     raise TypeError(f"its time zone is a {type(zone).__name__}, which has no name to store")
