@@ -31,9 +31,9 @@ def from_anndata(
     Everything is kept, with dtypes, orders and the kind of each matrix: X (dense, CSR or CSC of
     any numeric dtype), layers, raw, obs, var, obsm, varm, obsp, varp and uns. Rows of sparse
     matrices are made canonical on the way: sorted, repeated entries added up, stored zeros
-    dropped. The object itself stays as it is; views and backed objects are read piece by piece.
-    What a file cannot hold is refused, or for entries of uns named in a warning. A failure leaves
-    no file, and an old one untouched.
+    dropped. The object itself stays as it is. Views and backed objects are read piece by piece,
+    but a view of a backed object is loaded. What a file cannot hold is refused, or for entries of
+    uns named in a warning. A failure leaves no file, and an old one untouched.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def from_anndata(
     Warns
     -----
     ScxWarning
-        NaN or infinite values were kept; rows were made canonical.
+        NaN or infinite values were kept; repeated entries were added up or stored zeros dropped.
     UserWarning
         An entry of uns cannot be stored and is left out.
 

@@ -188,7 +188,8 @@ def test_damage_is_named(path: Path) -> None:
                 experiment.to_anndata()
             assert str(path) in str(caught.value)
             assert section["name"] in str(caught.value)
-            experiment.validate(deep=True)
+            deep = dict(experiment.validate(deep=True))
+            assert [name for name, ok in deep.items() if not ok] == [section["name"], "(file)"]
 
 
 def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnData) -> None:

@@ -312,12 +312,7 @@ class Experiment(Conversions):
 
     @cached_property
     def _provenance(self) -> Provenance:
-        found = self._sections.of(SectionType.PROVENANCE, 0)
-        if not found:
-            return Provenance({})
-        section = found[0]
-        data = self._sections.bytes_of(section)
-        return self._sections.decoded(section.name, lambda: Provenance.parse(bytes(data)))
+        return Provenance(self._sections)
 
     @cached_property
     def _all_modalities(self) -> dict[str, Modality]:

@@ -24,7 +24,7 @@ def positions(index: Any, length: int, axis: str) -> Positions:
         Something that is no index, such as floats or names.
     """
     if isinstance(index, slice):
-        return np.arange(length, dtype=np.int64)[index]
+        return np.arange(*index.indices(length), dtype=np.int64)
     array = np.asarray(index)
     if array.dtype == np.bool_:
         if array.shape != (length,):
@@ -41,7 +41,7 @@ def positions(index: Any, length: int, axis: str) -> Positions:
         )
     if array.ndim > 1:
         raise IndexError(f"{axis}s are selected by one axis of numbers, not by {array.ndim}")
-    return _in_range(np.atleast_1d(array), length, axis)
+    return np.ascontiguousarray(_in_range(np.atleast_1d(array), length, axis))
 
 
 def _in_range(array: npt.NDArray[Any], length: int, axis: str) -> Positions:

@@ -63,15 +63,10 @@ def open_matrix(
 
 
 def layer_names(
-    sections: Sections, modality_id: int, modality: str, described: Mapping[str, Any] | None
+    sections: Sections, modality_id: int, modality: str, described: Mapping[str, Any]
 ) -> list[str]:
     """The layers, in the order in which they were written."""
-    found: dict[str, None] = {}
-    if described is not None:
-        layers = described.get("layers", {})
-        if not isinstance(layers, Mapping):
-            raise sections.damage("provenance", "its layers are no JSON object")
-        found.update(dict.fromkeys(map(str, layers)))
+    found: dict[str, None] = dict.fromkeys(described.get("layers", {}))
     for section in sections.of(SectionType.LAYER_CSR_SHARD, modality_id):
         name = section.name
         found[sections.decoded(name, partial(layer_of, name, modality))] = None

@@ -198,10 +198,7 @@ class Modality:
 
     @cached_property
     def _described(self) -> Mapping[str, Any]:
-        matrices = self._sections.decoded(
-            "provenance", lambda: self._provenance.matrices(self.name)
-        )
-        return {} if matrices is None else matrices
+        return self._provenance.matrices(self.name)
 
     def _var_bytes(self) -> tuple[Any, str]:
         table = self._sections.table(SectionType.VAR, SectionType.VAR_ROW_SHARD, self.modality_id)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, get_args
 
 import numpy as np
 
+from scx_core._section_names import SectionType
 from scx_core._value_types import stored_dtype
+from scx_core.experiment._sections import Sections
 from scx_core.sources.base import IndexDtypes, IndexWidth, MatrixForm
 
 
@@ -51,35 +54,41 @@ class HeldAs:
         return cls(dtype, cast(MatrixForm, form), cast(IndexDtypes, widths))
 
 
-@dataclass(frozen=True)
 class Provenance:
-    """The provenance section; empty for files of other writers."""
+    """The provenance section, parsed when it is first asked for; empty where there is none."""
 
-    content: Mapping[str, Any]
+    def __init__(self, sections: Sections) -> None:
+        self._sections = sections
 
-    @classmethod
-    def parse(cls, section: bytes) -> Provenance:
-        """From the section's bytes; ValueError when they are no JSON object."""
-        content = json.loads(section)
-        if not isinstance(content, dict):
-            raise ValueError("it is no JSON object")
-        return cls(content)
+    @cached_property
+    def content(self) -> Mapping[str, Any]:
+        """The section's JSON."""
+        found = self._sections.of(SectionType.PROVENANCE, 0)
+        if not found:
+            return {}
+        section = found[0]
+        with self._sections.decoding(section.name):
+            content = json.loads(bytes(self._sections.bytes_of(section)))
+            if not isinstance(content, dict):
+                raise ValueError("it is no JSON object")
+        return content
 
     @property
     def axis(self) -> int:
         """MuData's axis."""
         axis = self.content.get("axis", 0)
         if axis not in (0, 1, -1):
-            raise ValueError(f"the axis {axis!r} is none of 0, 1 and -1")
+            raise self._sections.damage("provenance", f"the axis {axis!r} is none of 0, 1 and -1")
         return int(axis)
 
-    def matrices(self, modality: str) -> Mapping[str, Any] | None:
-        """How the matrices of a modality were held; None when nothing is remembered."""
+    def matrices(self, modality: str) -> Mapping[str, Any]:
+        """How the matrices of a modality were held; empty when nothing is remembered."""
         described: Any = self.content
         if modality:
             modalities = self.content.get("modalities", {})
-            described = modalities.get(modality, {}) if isinstance(modalities, dict) else {}
-        matrices = described.get("matrices") if isinstance(described, dict) else None
-        if matrices is not None and not isinstance(matrices, dict):
-            raise ValueError("its matrices are no JSON object")
+            described = modalities.get(modality, {}) if isinstance(modalities, dict) else None
+        matrices = described.get("matrices", {}) if isinstance(described, dict) else None
+        layers = matrices.get("layers", {}) if isinstance(matrices, dict) else None
+        if not isinstance(matrices, dict) or not isinstance(layers, dict):
+            raise self._sections.damage("provenance", "its matrices are no JSON objects")
         return matrices

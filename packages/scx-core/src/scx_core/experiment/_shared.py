@@ -97,7 +97,7 @@ class SharedParts:
     @property
     def axis(self) -> int:
         """MuData's axis."""
-        return self._sections.decoded("provenance", lambda: self._provenance.axis)
+        return self._provenance.axis
 
     def obs_bytes(self) -> tuple[Any, str]:
         """The encoded obs and the name of its section."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from scx_core.experiment._to_anndata import modality_to_anndata
 
 if TYPE_CHECKING:
+    import anndata
     import mudata
 
     from scx_core.experiment._experiment import Experiment
@@ -20,12 +22,8 @@ def to_mudata(experiment: Experiment, *, backed: bool) -> mudata.MuData:
     """See `Experiment.to_mudata`."""
     if not experiment.is_multimodal:
         raise ValueError(f"{experiment.path} has a single modality: use `to_anndata()`")
-    try:
-        import mudata
-    except ImportError as error:
-        raise ImportError(
-            "to_mudata() needs mudata, which is not installed: `pip install mudata`"
-        ) from error
+    if importlib.util.find_spec("mudata") is None:
+        raise ImportError("to_mudata() needs mudata, which is not installed: `pip install mudata`")
     modalities = {
         modality.name: modality_to_anndata(experiment, modality, backed=backed)
         for modality in experiment.parts()
@@ -45,18 +43,31 @@ def to_mudata(experiment: Experiment, *, backed: bool) -> mudata.MuData:
         columns = None if var is None else modality.columns(len(var))
         if var is not None and columns is not None:
             maps["varmap"][modality.name] = member_map(columns, len(var))
+    return _assembled(
+        modalities, obs=obs, var=var, uns=shared.load_uns(), axis=shared.axis, **parts, **maps
+    )
+
+
+def _assembled(modalities: dict[str, anndata.AnnData], **parts: Any) -> mudata.MuData:
+    """A MuData of exactly these parts.
+
+    Its constructor ends with `update()`, which derives obs, var and everything aligned with them
+    from the modalities anew: in another order, with other dtypes, or not at all where names
+    repeat. The parts come from an object that was whole, so that step is left out; where the file
+    has no var over all modalities there is something to derive.
+    """
+    import mudata
+
+    class Assembled(mudata.MuData):  # type: ignore[misc]
+        def update(self) -> None:
+            if parts["var"] is None:
+                super().update()
+
     with warnings.catch_warnings(), mudata.set_options(pull_on_update=False):
-        # repeated names were in the object that was written: its owner knows
+        # names that repeat did so in the object that was written: its owner knows
         warnings.simplefilter("ignore")
-        mdata = mudata.MuData(
-            modalities,
-            obs=obs,
-            var=var,
-            uns=shared.load_uns(),
-            axis=shared.axis,
-            **parts,
-            **maps,
-        )
+        mdata = Assembled(modalities, **parts)
+    mdata.__class__ = mudata.MuData
     return mdata
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass, field
+
+logger = logging.getLogger("scx_core")
 
 
 class ScxWarning(UserWarning):
@@ -24,9 +27,9 @@ class Findings:
         return [
             f"{count} {what}"
             for count, what in (
-                (self.unsorted_rows, "rows put into column order"),
                 (self.duplicate_entries, "repeated entries added up"),
                 (self.explicit_zeros, "stored zeros dropped"),
+                (self.unsorted_rows, "rows put into column order"),
             )
             if count
         ]
@@ -43,7 +46,10 @@ class Report:
         return self.matrices.setdefault(label, Findings())
 
     def warn(self, *, stacklevel: int) -> None:
-        """One `ScxWarning` for NaN and infinity, one for what was made canonical."""
+        """One `ScxWarning` for NaN and infinity, one for entries that were joined or dropped.
+
+        Rows that were only out of order hold the same values as before: they are logged.
+        """
         non_finite = [
             f"{label} ({findings.non_finite_values})"
             for label, findings in self.matrices.items()
@@ -55,11 +61,12 @@ class Report:
                 ScxWarning,
                 stacklevel=stacklevel + 1,
             )
-        mended = [
-            f"{label}: {', '.join(findings.mended())}"
-            for label, findings in self.matrices.items()
-            if findings.mended()
-        ]
+        mended = []
+        for label, findings in self.matrices.items():
+            if findings.duplicate_entries or findings.explicit_zeros:
+                mended.append(f"{label}: {', '.join(findings.mended())}")
+            elif findings.mended():
+                logger.info("%s: %s", label, ", ".join(findings.mended()))
         if mended:
             warnings.warn(
                 "matrices were made canonical; " + "; ".join(mended),

@@ -93,8 +93,8 @@ def write_experiment(
     Warns
     -----
     ScxWarning
-        Once for NaN or infinite values, which are kept; once for rows that were put in order, for
-        repeated entries that were added up and for stored zeros that were dropped.
+        Once for NaN or infinite values, which are kept; once for repeated entries that were added
+        up and stored zeros that were dropped. Rows that were out of order are logged (at INFO).
     """
     check_options(codec=codec, shard_size=shard_size, threads=threads, block_bytes=block_bytes)
     check_content(content)
