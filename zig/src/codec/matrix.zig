@@ -53,7 +53,11 @@ pub const Matrix = struct {
         var next_row: u64 = 0;
         for (shards, indices, 0..) |*view, section_index, number| {
             report.at(file.sections[section_index].name, number, errors.no_index);
-            view.* = try .open(file, section_index, report);
+            view.* = ShardView.open(file, section_index, report) catch |failure| {
+                // a codec that does not exist is either a later version's or damage: the section's hash tells
+                if (failure == error.Unsupported) try file.verifyOnce(section_index, report);
+                return failure;
+            };
             if (view.row_start != next_row) {
                 return report.fail(error.Corrupt, "shard '{f}' starts at row {d}, but the shards before it end at row {d}", .{
                     errors.escaped(file.sections[section_index].name), view.row_start, next_row,

@@ -79,7 +79,7 @@ pub const File = struct {
 
     /// Everything but the path and the open flags, from the bytes of a file.
     fn parse(allocator: Allocator, bytes: platform.Map, report: *Report) Failure!File {
-        const header = try layout.readHeader(bytes, report);
+        const header = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
         const catalog_range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
         var catalog = try catalog_format.parse(allocator, slice(bytes, catalog_range), .{
             .file_bytes = bytes.len,
@@ -108,6 +108,16 @@ pub const File = struct {
             .index = index,
             .marks = marks,
         };
+    }
+
+    /// A header that asks for what does not exist yet is either a later version's or damaged: its checksum tells.
+    fn newerOrDamaged(bytes: platform.Map, failure: Failure, report: *Report) Failure {
+        if (failure != error.Unsupported) return failure;
+        const header: layout.Header = @as(*const layout.Header, @ptrCast(bytes[0..layout.header_bytes])).*;
+        const range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
+        if (range.isInside(layout.header_bytes, bytes.len) and checksumOf(header, bytes) == header.file_checksum) return failure;
+        return report.fail(error.Corrupt, "the header is damaged: it names a version, a flag or a byte order that does " ++
+            "not exist, and the file's checksum does not match; copy or convert the file again", .{});
     }
 
     pub fn close(file: *File) void {
@@ -156,15 +166,20 @@ pub const File = struct {
 
     /// Hashes the file up to the end of its catalog and compares with the header.
     pub fn verifyChecksum(file: *const File, report: *Report) Failure!void {
-        const end = file.header.full_catalog_offset + file.header.full_catalog_length;
-        var hasher: Blake3 = .init(.{});
-        var header = file.header;
-        header.file_checksum = 0;
-        hasher.update(header.asBytes());
-        hasher.update(file.bytes[layout.header_bytes..@intCast(end)]);
-        if (fileChecksum(&hasher) != file.header.file_checksum) {
+        if (checksumOf(file.header, file.bytes) != file.header.file_checksum) {
             return report.fail(error.Corrupt, "the file is damaged: its checksum does not match the header", .{});
         }
+    }
+
+    /// Of the header with its checksum field zero, and of everything up to the end of the catalog.
+    fn checksumOf(header_in: layout.Header, bytes: platform.Map) u64 {
+        const end = header_in.full_catalog_offset + header_in.full_catalog_length;
+        var hasher: Blake3 = .init(.{});
+        var header = header_in;
+        header.file_checksum = 0;
+        hasher.update(header.asBytes());
+        hasher.update(bytes[layout.header_bytes..@intCast(end)]);
+        return fileChecksum(&hasher);
     }
 
     pub fn willNeed(file: *const File, range: layout.Range) void {
