@@ -64,7 +64,7 @@ def uns() -> dict[str, Any]:
         "scalar": np.float32(0.1),
         "ranks": np.rec.array([("a", 1.0)], dtype=[("names", "O"), ("scores", "<f4")]),
         "graph": pairwise(),
-        "table": pd.DataFrame({0: [1, 2], 1: ["a", "b"]}),
+        "table": pd.DataFrame({0: [1, 2], 1: ["a", "b"]}, columns=pd.Index([0, 1])),
     }
 
 

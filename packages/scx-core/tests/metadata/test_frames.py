@@ -145,6 +145,7 @@ def test_other_arrow_readers_see_the_values() -> None:
     assert table["_index"].to_pylist() == ["cell0", "cell1", "cell2"]
 
 
+@pytest.mark.filterwarnings("ignore:.*future.infer_string")
 def test_bytes_do_not_depend_on_the_default_dtype_of_text() -> None:
     def plain() -> bytes:
         return encode_frame(
@@ -182,7 +183,7 @@ def test_numbers_are_views_unless_copied() -> None:
     buffer = np.frombuffer(bytearray(content), dtype=np.uint8)
     for copy in (False, True):
         df = decode_frame(memoryview(buffer), copy=copy)
-        for values in (df["x"].to_numpy(), df["c"].cat.codes.to_numpy()):
+        for values in (df["x"].to_numpy(), df["c"].array.codes):
             assert np.shares_memory(values, buffer) is (not copy)
     df = decode_frame(content, copy=True)
     df.loc[0, "x"] = -1.0

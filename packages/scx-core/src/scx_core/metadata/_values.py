@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Values: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
+FLOAT_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
+"""Arrow's names of the floats and numpy's."""
+
 TIME_UNITS = ("s", "ms", "us", "ns")
 
 
@@ -101,8 +104,8 @@ def plain_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
     if types.is_boolean(arrow_type):
         return np.dtype(np.bool_)
     if types.is_integer(arrow_type) or types.is_floating(arrow_type):
-        dtype: np.dtype[Any] = np.dtype(arrow_type.to_pandas_dtype())
-        return dtype
+        # `to_pandas_dtype` would import pandas. Arrow's names of the integers are numpy's.
+        return np.dtype(FLOAT_NAMES.get(str(arrow_type), str(arrow_type)))
     return None
 
 
