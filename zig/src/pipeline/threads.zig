@@ -19,8 +19,9 @@ pub const Life = enum(u8) {
     stopping,
 };
 
-/// Decoding needs a few kilobytes; the default of many megabytes would count against limits on address space.
-const stack_bytes = 512 * 1024;
+/// Address space, not memory: decoding touches a few kilobytes of it. But the thread-local variables of the whole
+/// process lie in it too, and a stack that is too small for those is not refused but undefined in std.Thread.
+const stack_bytes = 4 * 1024 * 1024;
 
 /// In tests: how many more threads may start before one fails. Null outside of them.
 pub var spawn_fault_after: ?u32 = null;
