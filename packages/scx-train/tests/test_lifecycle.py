@@ -283,3 +283,20 @@ def test_an_error_in_the_loop_leaves_the_data_set_usable(make_file: MakeFile) ->
         except ZeroDivisionError:
             pass
         assert len(list(dataset)) == 7
+
+
+def test_an_epoch_that_cannot_begin_leaves_no_trace(
+    make_file: MakeFile,
+    expected_rows: Callable[..., list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("the system refused to start a thread")
+
+    with TrainingDataset(make_file(101), 8) as dataset:
+        with monkeypatch.context() as patched:
+            patched.setattr("scx_core._pipeline.DensePipeline.submit", refuse)
+            with pytest.raises(RuntimeError, match="refused to start"):
+                iter(dataset)
+        expected = expected_rows(101, shard_size=10, group_size=8, seed=42, epoch=0)
+        assert rows_of(dataset) == expected

@@ -125,3 +125,24 @@ def test_rows_and_values_and_obs_belong_together(make_file: MakeFile) -> None:
             assert rows.dtype == np.int64
             np.testing.assert_array_equal(batch["obs"]["number"], rows)
             np.testing.assert_array_equal(batch["X"], np.repeat(rows[:, None] + 1, 4, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("group_size", "lowest", "highest"),
+    [(1, 0.49, 0.51), (2, 0.31, 0.39), (8, 0.13, 0.21), (16, 0.05, 0.11), (32, 0.02, 0.05)],
+)
+def test_how_far_a_group_mixes_a_file_sorted_by_a_label(
+    expected_rows: Callable[..., list[int]], group_size: int, lowest: float, highest: float
+) -> None:
+    # the table in scx_train._order, on fewer cells; the tests above show that orders are these
+    shard_size, n_obs = 128, 32 * 128
+    shares = []
+    for epoch in range(8):
+        rows = expected_rows(
+            n_obs, shard_size=shard_size, group_size=group_size, seed=42, epoch=epoch
+        )
+        labels = np.array(rows) >= n_obs // 2
+        shares.append(labels.reshape(-1, shard_size // 2).mean(axis=1))
+    spread = np.std(np.concatenate(shares))
+    binomial = 0.5 / np.sqrt(shard_size // 2)
+    assert lowest <= np.sqrt(max(0, spread**2 - binomial**2) + 0.03**2) <= highest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import NoReturn
@@ -138,27 +139,19 @@ class TrainingDataset:
         self._shape = (source.n_obs, source.n_vars)
         self._fingerprint = source.fingerprint
         self._shard_starts = source.shard_starts
+        # Reentrant: a garbage collection under it may end an epoch.
+        self._lock = threading.RLock()
         self._next_epoch = 0
         self._shelf: PipelineShelf | None = self._shelf_for(source)
 
     def __iter__(self) -> Iterator[Batch]:
         self._home.check("TrainingDataset")
-        if self._shelf is None:
-            self._shelf = self._shelf_for(self._reopened())
-        epoch = self._next_epoch
-        self._next_epoch += 1
-        if self.n_obs == 0:
-            return iter(())
-        order = ShuffledShardGroups(
-            self._shard_starts, group_size=self._group_size, seed=self._seed, epoch=epoch
-        )
-        return EpochIterator(
-            self._shelf,
-            order,
-            batch_size=self._batch_size,
-            prefetch_batches=self._prefetch_batches,
-            obs=self._obs,
-        )
+        with self._lock:
+            if self._shelf is None:
+                self._shelf = self._shelf_for(self._reopened())
+            epoch = self._epoch(self._shelf, self._next_epoch)
+            self._next_epoch += 1
+            return epoch
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -195,9 +188,12 @@ class TrainingDataset:
         Closing again does nothing. It is not final: the next `iter(dataset)` opens the file again
         and goes on with the next epoch.
         """
-        shelf, self._shelf = self._shelf, None
-        # In another process neither threads nor locks are those of this data set.
-        if shelf is not None and self._home.is_here:
+        if not self._home.is_here:
+            self._shelf = None  # neither threads nor locks are those of this process
+            return
+        with self._lock:
+            shelf, self._shelf = self._shelf, None
+        if shelf is not None:
             shelf.close()
 
     def __enter__(self) -> TrainingDataset:
@@ -224,6 +220,20 @@ class TrainingDataset:
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(
             f"a TrainingDataset cannot be sent to another process or copied: {REMEDY}"
+        )
+
+    def _epoch(self, shelf: PipelineShelf, number: int) -> Iterator[Batch]:
+        if self.n_obs == 0:
+            return iter(())
+        order = ShuffledShardGroups(
+            self._shard_starts, group_size=self._group_size, seed=self._seed, epoch=number
+        )
+        return EpochIterator(
+            shelf,
+            order,
+            batch_size=self._batch_size,
+            prefetch_batches=self._prefetch_batches,
+            obs=self._obs,
         )
 
     def _shelf_for(self, source: Source) -> PipelineShelf:

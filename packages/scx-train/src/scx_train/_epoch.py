@@ -45,7 +45,7 @@ class EpochIterator(Iterator[Batch]):
             for _ in range(prefetch_batches):
                 self._submit_next(self._pipeline)
         except BaseException:
-            self.close()
+            self._abort()
             raise
 
     def __iter__(self) -> EpochIterator:
@@ -71,7 +71,7 @@ class EpochIterator(Iterator[Batch]):
             self._submit_next(pipeline)
         except BaseException:
             # Also Ctrl-C: it may have come between two of these steps.
-            self.close()
+            self._abort()
             raise
         return {
             "X": values,
@@ -84,6 +84,11 @@ class EpochIterator(Iterator[Batch]):
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None and self._home.is_here:
             self._shelf.give_back(pipeline)
+
+    def _abort(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            self._shelf.discard(pipeline)
 
     def __del__(self) -> None:
         if getattr(self, "_pipeline", None) is not None:

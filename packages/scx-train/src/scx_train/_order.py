@@ -18,6 +18,16 @@ nothing else. Anybody can compute it again:
    shuffled. One generator serves all groups of the epoch, one after the other.
 
 Batches are cut from the groups put end to end.
+
+How far a group mixes, on a file sorted by a label of two values with 16 shards for each, in batches
+of 256: the standard deviation of a label's share over the batches of five epochs, and how many of
+the batches hold less than a quarter of one label.
+
+=========================  =====  =====  =====  =====  =====  =====  ===========
+shard_group_size               1      2      4      8     16     32  permutation
+standard deviation          0.50   0.35   0.25   0.17   0.08   0.03         0.03
+below a quarter            100 %   50 %   39 %   15 %    0 %    0 %          0 %
+=========================  =====  =====  =====  =====  =====  =====  ===========
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -40,14 +41,20 @@ class PipelineShelf:
 
     def give_back(self, pipeline: DensePipeline) -> None:
         """The end of an epoch; what was submitted and not received is forgotten."""
+        # Not under the lock: another thread may be waiting for a batch of this pipeline.
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
+            pipeline.cancel()
         with self._lock:
             self._lent = [lent for lent in self._lent if lent is not pipeline]
-            if self._open_pipeline is None or pipeline.closed:
-                return
-            if self._idle is None:
-                pipeline.cancel()
+            if self._idle is None and self._open_pipeline is not None and not pipeline.closed:
                 self._idle = pipeline
                 return
+        pipeline.close()
+
+    def discard(self, pipeline: DensePipeline) -> None:
+        """The end of an epoch by an error: the pipeline may be what failed."""
+        with self._lock:
+            self._lent = [lent for lent in self._lent if lent is not pipeline]
         pipeline.close()
 
     def close(self) -> None:
