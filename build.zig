@@ -79,7 +79,7 @@ fn buildWithPinnedZig(b: *std.Build) void {
     const library = b.addLibrary(.{
         .name = "scx",
         .linkage = .dynamic,
-        .root_module = libraryModule(b, query, optimize),
+        .root_module = libraryModule(b, "zig/src/root.zig", query, optimize),
         .use_llvm = true,
     });
     library.link_gc_sections = true;
@@ -88,6 +88,19 @@ fn buildWithPinnedZig(b: *std.Build) void {
 
     const test_step = b.step("test", "Run the Zig tests, those of the kernels at every level this CPU has");
     addTests(b, test_step, test_optimize, test_filters);
+
+    const fuzzer = b.addExecutable(.{
+        .name = "scx-fuzz",
+        .root_module = libraryModule(b, "zig/src/fuzz.zig", defaultTarget(b.graph.host.result), .safe),
+        .use_llvm = true,
+    });
+    const fuzz_run = b.addRunArtifact(fuzzer);
+    fuzz_run.stdio = .inherit;
+    fuzz_run.has_side_effects = true;
+    fuzz_run.addArg(b.fmt("{d}", .{b.option(u32, "fuzz-seconds", "How long to fuzz (default: 60)") orelse 60}));
+    if (b.option(u64, "fuzz-seed", "The seed of a fuzz run, to repeat it")) |seed| fuzz_run.addArg(b.fmt("{d}", .{seed}));
+    const fuzz_step = b.step("fuzz", "Read damaged files for a time");
+    fuzz_step.dependOn(&fuzz_run.step);
 
     const check_step = b.step("check", "Check the format of all Zig sources");
     check_step.dependOn(&b.addFmt(.{
@@ -128,6 +141,7 @@ fn archOf(b: *std.Build, query: std.Target.Query) std.Target.Cpu.Arch {
 /// Everything but the kernels, compiled for the lowest level, with the objects of all levels in it.
 fn libraryModule(
     b: *std.Build,
+    root_file: []const u8,
     query: std.Target.Query,
     optimize: std.builtin.Optimize,
 ) *std.Build.Module {
@@ -140,7 +154,7 @@ fn libraryModule(
     options.addOption([]const u8, "version", zon.version);
 
     const module = b.createModule(.{
-        .root_source_file = b.path("zig/src/root.zig"),
+        .root_source_file = b.path(root_file),
         .target = resolveForCpu(b, query, levels[0].cpu),
         .optimize = optimize,
         .strip = stripFor(optimize),
@@ -205,7 +219,7 @@ fn addTests(
     const query = defaultTarget(host);
     const library_tests = b.addTest(.{
         .name = "test-library",
-        .root_module = libraryModule(b, query, optimize),
+        .root_module = libraryModule(b, "zig/src/root.zig", query, optimize),
         .filters = filters,
         .use_llvm = true,
     });

@@ -77,6 +77,22 @@ pub const File = struct {
         return file;
     }
 
+    /// A file that lies in the caller's memory, which must outlive it; ended by `closeBorrowed`. For the fuzzer.
+    pub fn fromBytes(allocator: Allocator, bytes: platform.Map, open_flags: OpenFlags, report: *Report) Failure!*File {
+        const file = try allocator.create(File);
+        errdefer allocator.destroy(file);
+        file.* = try parse(allocator, bytes, report);
+        file.path = "";
+        file.open_flags = open_flags;
+        return file;
+    }
+
+    pub fn closeBorrowed(file: *File) void {
+        const allocator = file.allocator;
+        file.freeTables();
+        allocator.destroy(file);
+    }
+
     /// Everything but the path and the open flags, from the bytes of a file.
     fn parse(allocator: Allocator, bytes: platform.Map, report: *Report) Failure!File {
         const header = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
@@ -122,13 +138,18 @@ pub const File = struct {
 
     pub fn close(file: *File) void {
         const allocator = file.allocator;
+        file.freeTables();
+        platform.unmap(file.bytes);
+        allocator.free(file.path);
+        allocator.destroy(file);
+    }
+
+    fn freeTables(file: *File) void {
+        const allocator = file.allocator;
         allocator.free(file.marks);
         file.index.deinit(allocator);
         allocator.free(file.modalities);
         file.catalog.deinit(allocator);
-        platform.unmap(file.bytes);
-        allocator.free(file.path);
-        allocator.destroy(file);
     }
 
     pub fn find(file: *const File, section_type: SectionType, modality_id: u8, name: []const u8) ?u32 {
