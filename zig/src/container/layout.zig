@@ -278,6 +278,49 @@ test "the header is what its offsets say" {
     try std.testing.expectEqualSlices(u8, "\x00\xFF\xEE\xDD\xCC\xBB\xAA\x99", bytes[100..108]);
 }
 
+test "every range that a header gives is checked" {
+    const good: Header = .{ .root_catalog_length = 2, .full_catalog_offset = sections_offset, .full_catalog_length = 64 };
+    var front = good;
+    front.flags = @bitCast(Flags{ .front_catalog = true });
+    front.front_catalog_offset = sections_offset + 8;
+    front.front_catalog_length = 56;
+    const Case = struct { Header, []const u8, u64, ?Failure };
+    for ([_]Case{
+        .{ good, "full_catalog_offset", sections_offset, null },
+        .{ front, "front_catalog_length", 56, null },
+        .{ good, "full_catalog_offset", sections_offset + 4, error.Corrupt }, // not a multiple of 8
+        .{ good, "full_catalog_offset", sections_offset - 8, error.Corrupt }, // in the root catalog
+        .{ good, "full_catalog_offset", std.math.maxInt(u64) - 7, error.Corrupt }, // the end overflows
+        .{ good, "full_catalog_length", 65, error.Truncated },
+        .{ good, "root_catalog_offset", 264, error.Corrupt },
+        .{ good, "root_catalog_length", root_catalog_bytes_max + 1, error.Corrupt },
+        .{ good, "front_catalog_offset", sections_offset, error.Corrupt }, // without its flag
+        .{ good, "front_catalog_length", 8, error.Corrupt },
+        .{ front, "front_catalog_length", 57, error.Truncated },
+        .{ front, "front_catalog_offset", 8, error.Corrupt },
+        .{ good, "header_length", 255, error.Corrupt },
+        .{ good, "format_version", 0, error.Corrupt },
+        .{ good, "format_version", format_version_max + 1, error.Unsupported },
+        .{ good, "endian", 1, error.Unsupported },
+        .{ good, "flags", 1 << 4, error.Unsupported },
+        .{ good, "flags", 1 << 9, error.Unsupported },
+    }) |case| {
+        var header, const field, const value, const failure = case;
+        inline for (@typeInfo(Header).@"struct".field_names) |name| {
+            if (@typeInfo(@FieldType(Header, name)) == .int and std.mem.eql(u8, name, field)) @field(header, name) = @intCast(value);
+        }
+        var bytes: [sections_offset + 64]u8 = @splat(0);
+        bytes[0..header_bytes].* = header.asBytes().*;
+        var report: Report = .{};
+        const result = readHeader(&bytes, &report);
+        if (failure) |expected| {
+            try std.testing.expectError(expected, result);
+            try std.testing.expect(report.message_length > 0);
+        } else _ = try result;
+        try std.testing.expectError(error.Truncated, readHeader(bytes[0 .. sections_offset - 1], &report));
+    }
+}
+
 test "ranges do not overflow" {
     const last: Range = .{ .offset = std.math.maxInt(u64), .length = 1 };
     try std.testing.expectEqual(null, last.end());

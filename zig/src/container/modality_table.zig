@@ -195,6 +195,25 @@ test "any byte changed is noticed; under a fitting checksum nothing crashes" {
     }
 }
 
+test "a table that is longer than its entries, or has none, is refused" {
+    const bytes = try serialize(testing.allocator, &two);
+    defer testing.allocator.free(bytes);
+    const longer = try testing.allocator.alloc(u8, bytes.len + 1);
+    defer testing.allocator.free(longer);
+    @memcpy(longer[0 .. bytes.len - checksum_bytes], bytes[0 .. bytes.len - checksum_bytes]);
+    longer[bytes.len - checksum_bytes] = 0;
+    longer[bytes.len + 1 - checksum_bytes ..][0..checksum_bytes].* = checksum(longer[0 .. bytes.len + 1 - checksum_bytes]);
+    var report: Report = .{};
+    try testing.expectError(error.Corrupt, parse(testing.allocator, longer, &report));
+
+    var none: [12]u8 = "MTBL\x01\x00\x00\x00....".*;
+    none[8..12].* = checksum(none[0..8]);
+    try testing.expectError(error.Corrupt, parse(testing.allocator, &none, &report));
+    var future: [12]u8 = "MTBL\x02\x00\x01\x00....".*;
+    future[8..12].* = checksum(future[0..8]);
+    try testing.expectError(error.Unsupported, parse(testing.allocator, &future, &report));
+}
+
 test "the same name twice is refused" {
     const doubled = [_]Modality{ two[0], two[0] };
     const bytes = try serialize(testing.allocator, &doubled);

@@ -439,6 +439,25 @@ test "writing fails cleanly at every allocation" {
     try testing.expectEqual(@as(usize, 1), try folder.entryCount());
 }
 
+test "after a call that ran out of memory the writer goes on" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    var failing = testing.FailingAllocator.init(testing.allocator, .{});
+    const writer: *Writer = try .create(failing.allocator(), folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
+    defer writer.close();
+    failing.fail_index = failing.alloc_index;
+    for (0..2) |_| {
+        try testing.expectError(error.OutOfMemory, writer.addSection(.{ .name = "a", .section_type = .uns }, "lost", &report));
+    }
+    failing.fail_index = std.math.maxInt(usize);
+    try writer.addSection(.{ .name = "a", .section_type = .uns }, "kept", &report);
+    try writer.finish(&report);
+    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
+    defer file.close();
+    try testing.expectEqualStrings("kept", file.sectionBytes(0));
+}
+
 test "the same input gives the same bytes" {
     var folder: testing_files.Folder = .create();
     defer folder.remove();
