@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 import pickle
 import signal
@@ -110,6 +111,75 @@ def test_a_child_builds_its_own_after_the_parent_streamed(make_file: MakeFile) -
         make_file(101),
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+WORKERS = """
+    import multiprocessing, sys
+    from scx_train import TrainingDataset
+
+    def rows(dataset):
+        return sorted(int(row) for batch in dataset for row in batch["cell_indices"])
+
+    def build(path, results):
+        with TrainingDataset(path, 8) as dataset:
+            results.put(rows(dataset))
+
+    def use(dataset, results):
+        try:
+            results.put(rows(dataset))
+        except RuntimeError as error:
+            results.put(str(error))
+
+    def run(context, target, argument, count):
+        results = context.Queue()
+        workers = [
+            context.Process(target=target, args=(argument, results)) for _ in range(count)
+        ]
+        for worker in workers:
+            worker.start()
+        found = [results.get(timeout=100) for _ in workers]
+        for worker in workers:
+            worker.join(100)
+            assert worker.exitcode == 0
+        return found
+
+    if __name__ == "__main__":
+        path, method = sys.argv[1:]
+        context = multiprocessing.get_context(method)
+        everything = list(range(101))
+        dataset = TrainingDataset(path, 8)
+        assert rows(dataset) == everything
+        for count in (1, 2):
+            assert run(context, build, path, count) == [everything] * count
+        if method == "fork":
+            for message in run(context, use, dataset, 2):
+                assert "num_workers=0" in message, message
+        else:
+            try:
+                run(context, use, dataset, 1)
+            except RuntimeError as error:
+                assert "num_workers=0" in str(error)
+            else:
+                raise AssertionError("the data set was sent")
+        assert rows(dataset) == everything
+        print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_every_kind(make_file: MakeFile, tmp_path: Path, method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    script = tmp_path / "workers.py"
+    script.write_text(textwrap.dedent(WORKERS), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(make_file(101)), method],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 
 def test_sending_a_data_set_to_another_process_says_what_to_do(make_file: MakeFile) -> None:
