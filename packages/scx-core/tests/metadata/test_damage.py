@@ -47,6 +47,7 @@ def small_frame() -> pd.DataFrame:
             "nullable": pd.array([1, None, 2, 3], dtype="Int64"),
             "times": pd.date_range("2020", periods=4, tz="UTC"),
             "complex": np.zeros(4, dtype=complex),
+            "arrow": pd.array(["a", None, "b", "c"], dtype="string[pyarrow]"),
         },
         index=list("abcd"),
     ).set_axis(["a", "b", "c", "d"])

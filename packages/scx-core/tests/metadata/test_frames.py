@@ -190,6 +190,16 @@ def test_numbers_are_views_unless_copied() -> None:
     assert df["x"].iloc[0] == -1.0
 
 
+def test_a_copy_keeps_nothing_of_the_buffer() -> None:
+    buffer = bytearray(encode_frame(sample_frame()))
+    df = decode_frame(buffer, copy=True)
+    kept = decode_frame(buffer)
+    for position in range(len(buffer)):
+        buffer[position] = 0xA5
+    assert_same_frame(df, sample_frame())
+    assert kept["i8"].tolist() != sample_frame()["i8"].tolist()
+
+
 def test_buffers_of_every_kind_and_alignment() -> None:
     content = encode_frame(sample_frame())
     shifted = b"\0" * 3 + content

@@ -76,8 +76,12 @@ def test_unsorted_indices_come_back_sorted(kind: Any) -> None:
     parts = (np.array([1.0, 2, 3, 4, 5]), np.array([2, 0, 2, 1, 0]), np.array([0, 3, 3, 5]))
     matrix = kind(parts, shape=(3, 3))
     before = matrix.copy()
-    result = decode_pairwise(encode_pairwise(matrix, 3), n=3)
+    content = encode_pairwise(matrix, 3)
     assert_same(matrix, before)
+    batch = pa.ipc.open_file(content).get_batch(0).to_pydict()
+    places = list(zip(batch["row"], batch["col"], strict=True))
+    assert places == sorted(places)
+    result = decode_pairwise(content, n=3)
     assert result.indices.tolist() == [0, 2, 2, 0, 1]
     assert result.data.tolist() == [2, 1, 3, 5, 4]  # repeated entries in their order
     assert result.has_sorted_indices

@@ -32,6 +32,7 @@ from ._values import (
     is_plain,
     is_text,
     missing_mask,
+    owned,
     plain_dtype,
     to_arrow,
 )
@@ -138,11 +139,12 @@ def decode_array(encoded: EncodedArray, *, copy: bool) -> Any:
     kind = tag.get("dtype")
     validated(array)
     if kind == "arrow" and _is_flat(array.type):
+        array = owned(array) if copy else array
         return pd.arrays.ArrowExtensionArray(pa.chunked_array([array]))
     if pa.types.is_dictionary(array.type):
         return _decode_categorical(encoded, copy=copy)
     if is_text(array.type):
-        return decode_text(array, tag)
+        return decode_text(array, tag, copy=copy)
     if pa.types.is_null(array.type):
         return np.full(len(array), None, dtype=object)
     array = as_plain(array)
@@ -282,5 +284,9 @@ def _decode_numbers(values: Values, array: pa.Array, tag: dict[str, Any]) -> Any
 
 
 def _is_flat(arrow_type: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if is_text(arrow_type):
+        return not pa.types.is_string_view(arrow_type)
     dtype = plain_dtype(arrow_type)
-    return is_text(arrow_type) or (dtype is not None and dtype.kind != "c")
+    return dtype is not None and dtype.kind != "c"

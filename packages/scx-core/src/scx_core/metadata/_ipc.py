@@ -71,8 +71,10 @@ def _check_row_count(batch: pa.RecordBatch, file_bytes: int) -> None:
     """
     import pyarrow as pa
 
+    types = pa.types
     for column in batch.columns:
-        if pa.types.is_primitive(column.type) or pa.types.is_large_string(column.type):
+        text = types.is_string(column.type) or types.is_large_string(column.type)
+        if text or types.is_primitive(column.type) or types.is_dictionary(column.type):
             column.validate()
             return
     raise ValueError(f"{batch.num_rows} rows are claimed by a file of {file_bytes} bytes")

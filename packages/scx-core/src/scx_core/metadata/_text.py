@@ -18,7 +18,7 @@ import numpy as np
 
 from ._ipc import validated
 from ._refusals import refuse_objects, refuse_surrogates
-from ._values import Mask, Values, missing_mask, text_from_arrow, text_to_arrow
+from ._values import Mask, Values, missing_mask, owned, text_from_arrow, text_to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,8 +118,11 @@ def encode_object_text(column: Column, where: str) -> tuple[pa.Array, dict[str, 
     return text_array(values, missing, where), tag
 
 
-def decode_text(array: pa.Array, tag: dict[str, Any]) -> Any:
-    """The pandas array of a text column: an object array or a string array."""
+def decode_text(array: pa.Array, tag: dict[str, Any], *, copy: bool) -> Any:
+    """The pandas array of a text column: an object array or a string array.
+
+    Strings that pandas keeps in Arrow arrays are views of the file unless `copy` is set.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -134,7 +137,8 @@ def decode_text(array: pa.Array, tag: dict[str, Any]) -> Any:
         return values
     if dtype.storage == "python":
         return pd.array(text_from_arrow(array), dtype=dtype)
-    return dtype.__from_arrow__(validated(array).cast(pa.large_string()))
+    large = validated(array).cast(pa.large_string())
+    return dtype.__from_arrow__(owned(large) if copy else large)
 
 
 def _gap_letter(kind: type) -> str | None:

@@ -173,8 +173,6 @@ def _number_or_bytes(value: Any) -> Json:
         if number - number == 0.0:
             return number
         return {TAG: "float", "bits": struct.pack(">d", number).hex()}
-    if isinstance(value, bool):
-        return value
     whole = int.__int__(value)
     if INT_MIN <= whole <= INT_MAX:
         return whole

@@ -179,6 +179,16 @@ def from_arrow(array: pa.Array) -> Values:
     return np.frombuffer(buffer, dtype=dtype, count=len(array), offset=start)
 
 
+def owned(array: pa.Array) -> pa.Array:
+    """A copy of a flat Arrow array in memory of its own."""
+    import pyarrow as pa
+
+    buffers = [
+        None if buffer is None else pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()
+    ]
+    return pa.Array.from_buffers(array.type, len(array), buffers, offset=array.offset)
+
+
 def text_from_arrow(array: pa.Array) -> Values:
     """Text as an object array of `str`, None where missing."""
     validated(array)

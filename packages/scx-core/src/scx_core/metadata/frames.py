@@ -30,7 +30,7 @@ from ._fields import (
     field_ordered,
     field_tag,
 )
-from ._ipc import read_batch, validated, write_batch
+from ._ipc import read_batch, write_batch
 from ._refusals import shown, storable_name
 from ._shards import merge_frame_shards
 from ._text import text_dtype_from_tag, text_dtype_tag
@@ -140,8 +140,6 @@ def frame_from_batch(batch: pa.RecordBatch, *, copy: bool) -> pd.DataFrame:
     import pandas as pd
 
     layout = FrameLayout.of(batch.schema)
-    for column in batch.columns:
-        validated(column)
     if layout.index is None:
         index: pd.Index[Any] = pd.RangeIndex(batch.num_rows)
     else:
