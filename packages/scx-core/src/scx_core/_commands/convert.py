@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +61,14 @@ def convert(options: argparse.Namespace) -> int:
         )
     _check_target(kind, target)
     given = _chosen(options, kind, source)
-    if kind == "scx":
-        _export(source, target, given)
-    else:
-        getattr(scx_core, READERS[kind])(source, target, **given)
+    try:
+        if kind == "scx":
+            _export(source, target, given)
+        else:
+            getattr(scx_core, READERS[kind])(source, target, **given)
+    except BaseException:
+        _remove_leftovers(target)
+        raise
     if not options.quiet:
         print(_summary(target))
     return 0
@@ -112,6 +118,16 @@ def _export(source: Path, target: Path, given: dict[str, Any]) -> None:
                 "with --modality, or write an .h5mu"
             )
         export_h5ad(experiment, target, modality=modality, **given)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove this process's unfinished file.
+
+    Unwinding has done so already, except when a signal came in the moment between the making of
+    the file and its being known.
+    """
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{os.getpid()}.*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def _summary(target: Path) -> str:

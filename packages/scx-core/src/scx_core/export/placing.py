@@ -29,7 +29,8 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise IsADirectoryError(f"{path} is a folder")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write to")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    prefix = f".{path.name[:100]}.{os.getpid()}."
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=path.parent)
     os.close(handle)
     hidden = Path(name)
     try:
