@@ -106,6 +106,13 @@ fn checkModalities(header: *const layout.Header, sections: []const Section, moda
             header.n_modalities, modalities.len,
         });
     }
+    for (sections) |*section| {
+        if (section.modality_id > modalities.len) {
+            return report.fail(error.Corrupt, "section {f} belongs to modality {d} of {d}", .{
+                quoted.name(section.name), section.modality_id, modalities.len,
+            });
+        }
+    }
     if (modalities.len == 0) return checkColumns(header, sections, report);
 
     var n_vars_max: u64 = 0;
@@ -123,24 +130,12 @@ fn checkModalities(header: *const layout.Header, sections: []const Section, moda
             header.n_vars, n_vars_max,
         });
     }
-    for (sections) |*section| {
-        if (section.modality_id > modalities.len) {
-            return report.fail(error.Corrupt, "section {f} belongs to modality {d} of {d}", .{
-                quoted.name(section.name), section.modality_id, modalities.len,
-            });
-        }
-    }
 }
 
 /// Without modalities X and the layers span all columns.
 fn checkColumns(header: *const layout.Header, sections: []const Section, report: *Report) Failure!void {
     for (sections) |*section| {
         if (section.section_type != .csr_shard and section.section_type != .layer_csr_shard) continue;
-        if (section.modality_id != 0) {
-            return report.fail(error.Corrupt, "section {f} belongs to modality {d}, but the file has no modality table", .{
-                quoted.name(section.name), section.modality_id,
-            });
-        }
         const stats = section.stats orelse continue;
         if (stats.col_start != 0 or stats.col_end != header.n_vars) {
             return report.fail(error.Corrupt, "n_vars is {d} in the header, but shard {f} has the columns {d} to {d}", .{

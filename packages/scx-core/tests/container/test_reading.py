@@ -156,6 +156,13 @@ def test_sizes_that_only_the_catalog_knows_better(make, section) -> None:
     assert caught.value.section == "X_shard_1"
 
 
+def test_a_modality_that_no_table_names(make, section) -> None:
+    for kind in (OBSM, CSR):
+        part = section("a", kind, b"a", modality_id=1)
+        with pytest.raises(CorruptFileError, match="modality 1 of 0"):
+            FileReader(make([part], flags=4 if kind == OBSM else 0))
+
+
 def test_names_from_a_file_cannot_break_messages(make, section) -> None:
     bad = section("a\n\x1b[31m\\'{x}%s" + "n" * 900, CSR, b"a", ranges=(0, 21, 0, 50, 7))
     with pytest.raises(CorruptFileError) as caught:
