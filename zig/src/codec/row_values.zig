@@ -3,6 +3,7 @@
 const std = @import("std");
 const bits = @import("bits.zig");
 const decode = @import("rowpack_decode.zig");
+const rowpack = @import("rowpack.zig");
 const value_type = @import("value_type.zig");
 
 const assert = std.debug.assert;
@@ -32,7 +33,8 @@ pub fn decodeValues(
         .positive_integers => fromNarrowCodes(Target, codes, 1, values),
         .integers => fromNarrowCodes(Target, codes, 0, values),
         .palette => fromPalette(Stored, Target, open, codes, values),
-        .raw => unreachable,
+        .decimals => fromDecimals(Stored, Target, open, codes, values),
+        .raw => unreachable, // taken above
     };
 }
 
@@ -91,12 +93,31 @@ fn fromPalette(
 ) RowFault {
     const length = open.header.palette_length;
     if (largestCode(codes, values.len) >= length) return .codes;
-    for (values, codes) |*value, code| value.* = value_type.convert(Target, storedAt(Stored, open.palette, code));
+    if (@typeInfo(Stored) == .int and open.header.decimal_exponent > 0) return .header;
+    for (values, codes) |*value, code| value.* = paletteAt(Stored, Target, open, code);
+    return .none;
+}
+
+fn fromDecimals(
+    comptime Stored: type,
+    comptime Target: type,
+    open: *const OpenRow,
+    codes: [*]const u32,
+    values: []Target,
+) RowFault {
+    if (@typeInfo(Stored) == .int) return .header;
+    for (values, codes) |*value, code| {
+        value.* = value_type.convert(Target, rowpack.decimalValue(Stored, code, open.header.decimal_exponent));
+    }
     return .none;
 }
 
 /// One palette entry; `index` is below the header's palette_length.
 pub inline fn paletteAt(comptime Stored: type, comptime Target: type, open: *const OpenRow, index: usize) Target {
+    if (@typeInfo(Stored) == .float and open.header.decimal_exponent > 0) {
+        const code = if (open.header.short_palette) bits.load(u16, open.palette + index * 2) else bits.load(u32, open.palette + index * 4);
+        return value_type.convert(Target, rowpack.decimalValue(Stored, code, open.header.decimal_exponent));
+    }
     return value_type.convert(Target, storedAt(Stored, open.palette, index));
 }
 

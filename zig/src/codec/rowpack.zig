@@ -18,7 +18,7 @@
 //! | bytes | content |
 //! |---|---|
 //! | 8 | row header |
-//! | | palette: palette_length values of the shard's type |
+//! | | palette: palette_length values of the shard's type, or decimals (u16 or u32) |
 //! | | columns: Elias-Fano (upper bits, then low bits), or a bitmap, or the first column of a run |
 //! | | values: tier 0, tier 1, tier 2 of the codes, or the raw values |
 //!
@@ -29,7 +29,7 @@
 //! | 0 | bits 0-4 low_bits, bits 5-6 column mode, bit 7 zero |
 //! | 1 | value mode |
 //! | 2, 3, 4 | width of tier 0, 1, 2 |
-//! | 5 | bit 0: the row has a negative value or a NaN; others zero |
+//! | 5 | bit 0: the row has a negative value or a NaN; bits 1-3: decimal exponent; bit 4: decimals of a palette take two bytes instead of four; others zero |
 //! | 6 | u16 palette_length |
 //!
 //! Columns, Elias-Fano: bit `(column >> low_bits) + i` of the upper bitmap is set for the i-th column, the bitmap has
@@ -41,6 +41,11 @@
 //! Tier 0 holds a code for every value. Where width 1 is not zero, its largest code is an escape: the excess over that
 //! code continues in tier 1, and where width 2 is not zero, likewise in tier 2. With width 0 = 1 tier 0 is a bitmap of
 //! the values that are not 1 (60-70 % of UMI counts are).
+//!
+//! Decimals: floats that were rounded to a few digits (TPM tables, scaled matrices) are whole numbers d over a power of
+//! ten. With a decimal exponent e > 0 the value is d / 10^e, divided in f64 and rounded to the shard's type, and d is
+//! stored as 2d or -2d - 1 ("zigzag"): as the codes of value mode 4, or as the entries of a palette. The idea is that
+//! of ALP (A. Afroozeh, L. Kuffo, P. Boncz, SIGMOD 2023), a row at a time and without its exceptions.
 //!
 //! Elias-Fano: P. Elias, JACM 21 (1974); R. Fano, MIT memo 61 (1971). Escapes to wider tiers are variable-byte ideas at
 //! the width of bits; S. Vigna, "Quasi-succinct indices" (WSDM 2013) discusses both.
@@ -90,6 +95,8 @@ pub const ValueMode = enum(u8) {
     raw = 2,
     /// code = value
     integers = 3,
+    /// code = zigzag of value * 10^exponent
+    decimals = 4,
 };
 
 /// Unpacked; extern because it crosses from the objects of the CPU levels to the library.
@@ -102,6 +109,10 @@ pub const RowHeader = extern struct {
     widths: [3]u8,
     /// The row has a negative value or a NaN, so that its total is not its plain sum.
     irregular: bool,
+    /// 0: no decimals.
+    decimal_exponent: u8 = 0,
+    /// A palette of decimals has two bytes an entry, not four.
+    short_palette: bool = false,
 
     pub const byte_count = 8;
 
@@ -109,19 +120,21 @@ pub const RowHeader = extern struct {
         target[0] = self.low_bits | @intFromEnum(self.column_mode) << 5;
         target[1] = @intFromEnum(self.value_mode);
         target[2..5].* = self.widths;
-        target[5] = @intFromBool(self.irregular);
+        target[5] = @as(u8, @intFromBool(self.irregular)) | self.decimal_exponent << 1 | @as(u8, @intFromBool(self.short_palette)) << 4;
         std.mem.writeInt(u16, target[6..8], self.palette_length, .little);
     }
 
     /// null for a header that no writer makes; every limit that the decoder counts on is checked here.
     pub fn parse(source: *const [byte_count]u8) ?RowHeader {
-        if (source[0] & 0x80 != 0 or source[5] > 1) return null;
+        if (source[0] & 0x80 != 0 or source[5] > 0x1f) return null;
         const header: RowHeader = .{
             .column_mode = std.enums.fromInt(ColumnMode, source[0] >> 5) orelse return null,
             .low_bits = source[0] & 0x1f,
             .value_mode = std.enums.fromInt(ValueMode, source[1]) orelse return null,
             .widths = source[2..5].*,
-            .irregular = source[5] == 1,
+            .irregular = source[5] & 1 == 1,
+            .decimal_exponent = source[5] >> 1 & decimal_exponent_max,
+            .short_palette = source[5] & 0x10 != 0,
             .palette_length = std.mem.readInt(u16, source[6..8], .little),
         };
         return if (header.isValid()) header else null;
@@ -135,9 +148,18 @@ pub const RowHeader = extern struct {
         if (width_2 > 0 and (width_1 < 1 or width_1 > escape_width_max)) return false;
         if ((self.value_mode == .palette) != (self.palette_length > 0)) return false;
         if (self.palette_length > palette_length_max) return false;
-        if (self.value_mode == .palette and @max(width_0, width_1, width_2) > narrow_width_max) return false;
+        const has_small_codes = self.value_mode == .palette or self.value_mode == .decimals;
+        if (has_small_codes and @max(width_0, width_1, width_2) > narrow_width_max) return false;
+        if (self.decimal_exponent > 0 and !has_small_codes) return false;
+        if (self.decimal_exponent == 0 and (self.value_mode == .decimals or self.short_palette)) return false;
+        if (self.short_palette and self.value_mode != .palette) return false;
         if (self.value_mode == .raw and (width_0 != 0 or width_1 != 0 or width_2 != 0)) return false;
         return true;
+    }
+
+    pub fn paletteEntryBytes(self: RowHeader, value_bytes: u32) u32 {
+        if (self.decimal_exponent == 0) return value_bytes;
+        return if (self.short_palette) 2 else 4;
     }
 
     /// Whether every code plus one fits a signed 32-bit integer, which is what the fast way works with: the excess
@@ -146,6 +168,25 @@ pub const RowHeader = extern struct {
         return @max(self.widths[0], self.widths[1], self.widths[2]) <= narrow_width_max;
     }
 };
+
+/// Three bits; powers of ten up to it are exact in every float type's f64.
+pub const decimal_exponent_max = 7;
+pub const powers_of_ten = [decimal_exponent_max + 1]f64{ 1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7 };
+/// Numbers below it have a zigzag of at most 30 bits.
+pub const decimal_limit = 1 << (narrow_width_max - 1);
+
+pub inline fn zigzag(number: i32) u32 {
+    return @bitCast((number << 1) ^ (number >> 31));
+}
+
+pub inline fn unzigzag(code: u32) i32 {
+    return @as(i32, @bitCast(code >> 1)) ^ -@as(i32, @bitCast(code & 1));
+}
+
+/// The value that a decimal stands for.
+pub inline fn decimalValue(comptime T: type, code: u32, exponent: u8) T {
+    return @floatCast(@as(f64, @floatFromInt(unzigzag(code))) / powers_of_ten[exponent]);
+}
 
 pub inline fn upperBits(n_values: u64, n_cols: u64, low_bits: u8) u64 {
     assert(n_cols > 0);
@@ -172,14 +213,24 @@ pub fn rowCrc(shard_seed: u32, row_in_shard: u32, entry: *const RowEntry, payloa
     return crc32c.update(crc, payload);
 }
 
+test "zigzag" {
+    for ([_]i32{ 0, -1, 1, -2, decimal_limit - 1, 1 - decimal_limit }, [_]u32{ 0, 1, 2, 3, (1 << 30) - 2, (1 << 30) - 3 }) |number, code| {
+        try std.testing.expectEqual(code, zigzag(number));
+        try std.testing.expectEqual(number, unzigzag(code));
+    }
+    try std.testing.expectEqual(@as(f32, -0.326), decimalValue(f32, zigzag(-326), 3));
+}
+
 test "row headers come back, and every other header is refused" {
     var random = std.Random.DefaultPrng.init(3);
     var accepted: usize = 0;
     for (0..200_000) |_| {
         var source: [RowHeader.byte_count]u8 = undefined;
         random.random().bytes(&source);
-        for (source[1..6]) |*byte| byte.* &= 7; // random bytes alone would hardly ever be valid
+        for (source[1..5]) |*byte| byte.* &= 7; // random bytes alone would hardly ever be valid
+        source[5] &= random.random().int(u8);
         source[7] &= 1;
+        if (random.random().boolean()) source[6..8].* = .{ 0, 0 };
         const header = RowHeader.parse(&source) orelse continue;
         accepted += 1;
         var again: [RowHeader.byte_count]u8 = undefined;

@@ -58,7 +58,7 @@ pub fn openRow(row: *const Row, scratch: *const RowScratch, open: *OpenRow) RowF
     if (row.n_values > row.n_cols) return .length;
     if (row.payload_bytes < RowHeader.byte_count) return .length;
     const header = RowHeader.parse(row.payload[0..RowHeader.byte_count]) orelse return .header;
-    const palette_bytes = @as(usize, header.palette_length) * row.value_bytes;
+    const palette_bytes = @as(usize, header.palette_length) * header.paletteEntryBytes(row.value_bytes);
     const column_bytes = rowpack.columnBytes(header.column_mode, row.n_values, row.n_cols, header.low_bits);
     const values_at = RowHeader.byte_count + palette_bytes + column_bytes;
     if (values_at > row.payload_bytes) return .length;

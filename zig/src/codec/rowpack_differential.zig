@@ -108,12 +108,14 @@ fn sampleColumns(random: std.Random, n_cols: u32, count: usize, columns: []u32) 
 }
 
 fn randomValue(comptime T: type, random: std.Random, kind: usize) T {
-    if (@typeInfo(T) == .float) return switch (kind % 6) {
+    if (@typeInfo(T) == .float) return switch (kind % 8) {
         0 => @floatFromInt(1 + random.uintLessThan(u8, 3)),
         1 => @floatCast(@log(1 + @as(f64, @floatFromInt(1 + random.uintLessThan(u8, 9))) * 1.7)),
         2 => @bitCast(random.int(@import("value_type.zig").BitsOf(T))),
         3 => if (random.boolean()) -0.0 else std.math.nan(T),
         4 => @floatFromInt(random.uintLessThan(u16, 2000)),
+        5 => @floatCast(@as(f64, @floatFromInt(random.intRangeAtMost(i32, -9000, 9000))) / 1000),
+        6 => @floatCast(@as(f64, @floatFromInt(random.intRangeAtMost(i32, -9, 9_000_000))) / 100),
         else => @floatCast(random.floatNorm(f64)),
     };
     return switch (kind % 4) {
@@ -138,7 +140,7 @@ test "rows of all shapes and types come back bit for bit" {
         const T = value_type.Of();
         for (shapes) |shape| {
             const n_cols, const count = shape;
-            for (0..6) |kind| {
+            for (0..8) |kind| {
                 const chosen = sampleColumns(random, n_cols, count, &columns);
                 const values = std.mem.bytesAsSlice(T, value_bytes[0 .. count * @sizeOf(T)]);
                 for (values) |*value| value.* = randomValue(T, random, kind);

@@ -24,6 +24,7 @@ pub fn RowEncoder(comptime T: type) type {
         palette: Palette = .{},
         tiers: TierWriter = .{},
         low_codes: std.ArrayList(u32) = .empty,
+        decimal_codes: std.ArrayList(u64) = .empty,
 
         pub fn init(allocator: Allocator) Self {
             return .{ .allocator = allocator };
@@ -34,6 +35,7 @@ pub fn RowEncoder(comptime T: type) type {
             self.palette.deinit(self.allocator);
             self.tiers.deinit(self.allocator);
             self.low_codes.deinit(self.allocator);
+            self.decimal_codes.deinit(self.allocator);
         }
 
         /// Appends the payload to `target` and describes it; offset and CRC are left to the caller, who knows where
@@ -65,15 +67,18 @@ pub fn RowEncoder(comptime T: type) type {
                 .value_mode = values_plan.mode,
                 .widths = values_plan.tiers.widths,
                 .irregular = irregular,
+                .decimal_exponent = values_plan.decimal_exponent,
+                .short_palette = values_plan.short_palette,
                 .palette_length = if (values_plan.mode == .palette) @intCast(self.palette.length()) else 0,
             };
             header.write((try target.addManyAsArray(self.allocator, RowHeader.byte_count)));
-            if (values_plan.mode == .palette) try self.palette.write(self.allocator, target);
+            if (values_plan.mode == .palette) try self.palette.write(self.allocator, header, target);
             try self.writeColumns(columns, n_cols, columns_plan, target);
             if (values_plan.mode == .raw) {
                 try target.appendSlice(self.allocator, std.mem.sliceAsBytes(values));
             } else {
-                try self.tiers.write(self.allocator, self.codes.items, values_plan.tiers, target);
+                const codes = if (values_plan.mode == .decimals) self.decimal_codes.items else self.codes.items;
+                try self.tiers.write(self.allocator, codes, values_plan.tiers, target);
             }
             entry.payload_bytes = @intCast(target.items.len - start);
             return entry;
@@ -84,6 +89,8 @@ pub fn RowEncoder(comptime T: type) type {
             tiers: Tiers,
             /// The sum, where the row holds whole numbers only and it is exact.
             whole_sum: ?u64 = null,
+            decimal_exponent: u8 = 0,
+            short_palette: bool = false,
         };
 
         fn planValues(self: *Self, values: []const T) Allocator.Error!ValuesPlan {
@@ -92,14 +99,41 @@ pub fn RowEncoder(comptime T: type) type {
                 const tiers = chooseTiers(self.codes.items);
                 if (tiers.cost_bits <= raw_bits) return .{ .mode = whole.mode, .tiers = tiers, .whole_sum = whole.sum };
             }
-            if (try self.palette.build(self.allocator, values)) {
-                try self.codes.resize(self.allocator, values.len);
-                self.palette.encode(values, self.codes.items);
-                const tiers = chooseTiers(self.codes.items);
-                const palette_bits = self.palette.length() * @sizeOf(T) * 8;
-                if (tiers.cost_bits + palette_bits < raw_bits) return .{ .mode = .palette, .tiers = tiers };
+            const exponent = if (@typeInfo(T) == .float) decimalExponent(T, values) else 0;
+            var best: ValuesPlan = .{ .mode = .raw, .tiers = .{ .widths = .{ 0, 0, 0 }, .cost_bits = raw_bits } };
+            if (try self.planPalette(values, exponent)) |plan| keepCheaperPlan(&best, plan);
+            if (exponent > 0) keepCheaperPlan(&best, try self.planDecimals(values, exponent));
+            return best;
+        }
+
+        fn keepCheaperPlan(best: *ValuesPlan, plan: ValuesPlan) void {
+            if (plan.tiers.cost_bits < best.tiers.cost_bits) best.* = plan;
+        }
+
+        /// The cost counts the palette too. null when there are too many distinct values.
+        fn planPalette(self: *Self, values: []const T, exponent: u8) Allocator.Error!?ValuesPlan {
+            if (!try self.palette.build(self.allocator, values)) return null;
+            try self.codes.resize(self.allocator, values.len);
+            self.palette.encode(values, self.codes.items);
+            var plan: ValuesPlan = .{ .mode = .palette, .tiers = chooseTiers(self.codes.items) };
+            var entry_bytes: u64 = @sizeOf(T);
+            if (@typeInfo(T) == .float and exponent > 0) {
+                const short = self.palette.decimalsFitTwoBytes(exponent);
+                if (short or @sizeOf(T) >= 4) {
+                    plan.decimal_exponent = exponent;
+                    plan.short_palette = short;
+                    entry_bytes = if (short) 2 else 4;
+                }
             }
-            return .{ .mode = .raw, .tiers = .{ .widths = .{ 0, 0, 0 }, .cost_bits = raw_bits } };
+            plan.tiers.cost_bits += self.palette.length() * entry_bytes * 8;
+            return plan;
+        }
+
+        fn planDecimals(self: *Self, values: []const T, exponent: u8) Allocator.Error!ValuesPlan {
+            if (@typeInfo(T) != .float) unreachable; // only floats have an exponent
+            try self.decimal_codes.resize(self.allocator, values.len);
+            for (self.decimal_codes.items, values) |*code, value| code.* = rowpack.zigzag(decimalOf(T, value, exponent).?);
+            return .{ .mode = .decimals, .tiers = chooseTiers(self.decimal_codes.items), .decimal_exponent = exponent };
         }
 
         const WholeNumbers = struct { mode: rowpack.ValueMode, sum: ?u64 };
@@ -215,6 +249,30 @@ inline fn wholeNumber(comptime T: type, value: T) ?u64 {
     const Bits = value_type.BitsOf(T);
     const again: T = @floatFromInt(number);
     return if (@as(Bits, @bitCast(again)) == @as(Bits, @bitCast(value))) number else null;
+}
+
+/// The number d with value = d / 10^exponent to the bit; null where there is none.
+fn decimalOf(comptime T: type, value: T, exponent: u8) ?i32 {
+    const scaled = @round(@as(f64, value) * rowpack.powers_of_ten[exponent]);
+    if (!(@abs(scaled) < rowpack.decimal_limit)) return null;
+    const number: i32 = @intFromFloat(scaled);
+    const Bits = value_type.BitsOf(T);
+    const again = rowpack.decimalValue(T, rowpack.zigzag(number), exponent);
+    return if (@as(Bits, @bitCast(again)) == @as(Bits, @bitCast(value))) number else null;
+}
+
+/// The smallest exponent that fits every value; 0 where none does.
+fn decimalExponent(comptime T: type, values: []const T) u8 {
+    var exponent: u8 = 1;
+    for (values) |value| {
+        while (decimalOf(T, value, exponent) == null) {
+            exponent += 1;
+            if (exponent > rowpack.decimal_exponent_max) return 0;
+        }
+    }
+    // a larger exponent fits what a smaller one does only while the numbers stay below the limit
+    for (values) |value| if (decimalOf(T, value, exponent) == null) return 0;
+    return exponent;
 }
 
 /// The sum in column order with negatives and NaN as 0, and whether there were any.
@@ -439,10 +497,29 @@ fn PaletteOf(comptime T: type) type {
             for (codes, values) |*code, value| code.* = self.entries.items[self.find(@bitCast(value)).*].code;
         }
 
-        fn write(self: *const Self, allocator: Allocator, target: *std.ArrayList(u8)) Allocator.Error!void {
+        fn decimalsFitTwoBytes(self: *const Self, exponent: u8) bool {
+            for (self.entries.items) |entry| {
+                const number = decimalOf(T, @bitCast(entry.bits), exponent).?;
+                if (rowpack.zigzag(number) > std.math.maxInt(u16)) return false;
+            }
+            return true;
+        }
+
+        fn write(
+            self: *const Self,
+            allocator: Allocator,
+            header: RowHeader,
+            target: *std.ArrayList(u8),
+        ) Allocator.Error!void {
+            const entry_bytes = header.paletteEntryBytes(@sizeOf(T));
             for (self.order.items) |number| {
-                const value = std.mem.toBytes(std.mem.nativeToLittle(Bits, self.entries.items[number].bits));
-                try target.appendSlice(allocator, &value);
+                const pattern = self.entries.items[number].bits;
+                var stored: u64 = pattern;
+                if (@typeInfo(T) == .float and header.decimal_exponent > 0) {
+                    stored = rowpack.zigzag(decimalOf(T, @bitCast(pattern), header.decimal_exponent).?);
+                }
+                const bytes = std.mem.toBytes(std.mem.nativeToLittle(u64, stored));
+                try target.appendSlice(allocator, bytes[0..entry_bytes]);
             }
         }
     };

@@ -49,7 +49,7 @@ pub fn denseRow(
 ) RowFault {
     @memset(out[0..plan.n_output], 0);
     const header = open.header;
-    if (header.irregular or header.value_mode == .raw or !header.isNarrow()) {
+    if (header.irregular or header.value_mode == .raw or header.value_mode == .decimals or !header.isNarrow()) {
         const values = scratch.values[0..row.n_values];
         const fault = row_values.decodeValues(Stored, f64, row, open, &scratch.row, values);
         if (fault != .none) return fault;
@@ -60,6 +60,7 @@ pub fn denseRow(
     if (fault != .none) return fault;
     const scale = plan.transform.factor(total);
     if (header.value_mode == .palette) {
+        if (@typeInfo(Stored) == .int and header.decimal_exponent > 0) return .header;
         if (row_values.largestCode(scratch.row.codes, row.n_values) >= header.palette_length) return .codes;
         paletteTable(Stored, plan.transform, open, scale, scratch.table);
         scatterCodes(plan, row.n_values, null, scale, scratch, out);
