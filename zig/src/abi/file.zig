@@ -122,7 +122,12 @@ fn getInfo(file_handle: ?*FileHandle, info_out: ?*FileInfo, report: *Report) Fai
     };
 }
 
-export fn scx_file_get_section(file: ?*FileHandle, section_index: u32, info_out: ?*SectionInfo, error_out: ?*AbiError) i32 {
+export fn scx_file_get_section(
+    file: ?*FileHandle,
+    section_index: u32,
+    info_out: ?*SectionInfo,
+    error_out: ?*AbiError,
+) i32 {
     var report: Report = .{};
     return handle.answer(getSection(file, section_index, info_out, &report), &report, error_out);
 }
@@ -164,7 +169,12 @@ fn checkSectionIndex(file: *const container_file.File, section_index: u32, repor
     }
 }
 
-export fn scx_file_get_modality(file: ?*FileHandle, modality_index: u32, info_out: ?*ModalityInfo, error_out: ?*AbiError) i32 {
+export fn scx_file_get_modality(
+    file: ?*FileHandle,
+    modality_index: u32,
+    info_out: ?*ModalityInfo,
+    error_out: ?*AbiError,
+) i32 {
     var report: Report = .{};
     return handle.answer(getModality(file, modality_index, info_out, &report), &report, error_out);
 }

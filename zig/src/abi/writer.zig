@@ -25,18 +25,30 @@ comptime {
     assert(@sizeOf(WriterOptions) == 32);
 }
 
-export fn scx_writer_create(path: ?[*:0]const u8, options: ?*const WriterOptions, writer_out: ?*?*WriterHandle, error_out: ?*AbiError) i32 {
+export fn scx_writer_create(
+    path: ?[*:0]const u8,
+    options: ?*const WriterOptions,
+    writer_out: ?*?*WriterHandle,
+    error_out: ?*AbiError,
+) i32 {
     var report: Report = .{};
     return handle.answer(create(path, options, writer_out, &report), &report, error_out);
 }
 
-fn create(path: ?[*:0]const u8, options_in: ?*const WriterOptions, writer_out: ?*?*WriterHandle, report: *Report) Failure!void {
+fn create(
+    path: ?[*:0]const u8,
+    options_in: ?*const WriterOptions,
+    writer_out: ?*?*WriterHandle,
+    report: *Report,
+) Failure!void {
     const out = try handle.required(*?*WriterHandle, writer_out, "writer_out", report);
     out.* = null;
     const options = try handle.required(*const WriterOptions, options_in, "options", report);
     try handle.checkSize(WriterOptions, options.struct_bytes, "scx_writer_options", report);
     const path_text = try handle.text(path, "path", report);
-    if (options.overwrite > 1) return report.fail(error.BadArgument, "overwrite is {d}; 0 and 1 are allowed", .{options.overwrite});
+    if (options.overwrite > 1) return report.fail(error.BadArgument, "overwrite is {d}; 0 and 1 are allowed", .{
+        options.overwrite,
+    });
     const own = try handle.allocator.create(WriterHandle);
     errdefer handle.allocator.destroy(own);
 
@@ -53,7 +65,9 @@ fn create(path: ?[*:0]const u8, options_in: ?*const WriterOptions, writer_out: ?
 
 /// A number that the file keeps in one byte.
 fn byte(number: u32, comptime what: []const u8, report: *Report) Failure!u8 {
-    return std.math.cast(u8, number) orelse report.fail(error.BadArgument, what ++ " is {d}; 0 to 255 are allowed", .{number});
+    return std.math.cast(u8, number) orelse report.fail(error.BadArgument, what ++ " is {d}; 0 to 255 are allowed", .{
+        number,
+    });
 }
 
 export fn scx_writer_add_modality(

@@ -92,7 +92,9 @@ pub const Context = struct {
 /// `bytes` is the catalog's range of the file and must stay as long as the result.
 pub fn parse(allocator: Allocator, bytes: []const u8, context: Context, report: *Report) Failure!Catalog {
     report.setSection("catalog");
-    if (bytes.len < catalog_bytes_min) return report.fail(error.Corrupt, "the catalog is damaged: only {d} bytes", .{bytes.len});
+    if (bytes.len < catalog_bytes_min) return report.fail(error.Corrupt, "the catalog is damaged: only {d} bytes", .{
+        bytes.len,
+    });
     const body = bytes[0 .. bytes.len - hash_bytes];
     var hash: [hash_bytes]u8 = undefined;
     Blake3.hash(body, &hash, .{});
@@ -128,7 +130,9 @@ fn parseBody(allocator: Allocator, cursor: *Cursor, context: Context, report: *R
     };
     const n_entries = try cursor.int(u32);
     if (n_entries > cursor.left() / entry_bytes_min) {
-        return report.fail(error.Corrupt, "the catalog promises {d} sections in {d} bytes", .{ n_entries, cursor.left() });
+        return report.fail(error.Corrupt, "the catalog promises {d} sections in {d} bytes", .{
+            n_entries, cursor.left(),
+        });
     }
     catalog.sections = try allocator.alloc(Section, n_entries);
     errdefer allocator.free(catalog.sections);
@@ -141,7 +145,9 @@ fn parseBody(allocator: Allocator, cursor: *Cursor, context: Context, report: *R
         catalog.csc_build_generation = try cursor.int(u64);
     }
     if (cursor.left() != 0) {
-        return report.fail(error.Corrupt, "the catalog contradicts itself: {d} bytes lie behind its last entry", .{cursor.left()});
+        return report.fail(error.Corrupt, "the catalog contradicts itself: {d} bytes lie behind its last entry", .{
+            cursor.left(),
+        });
     }
     return catalog;
 }
@@ -170,7 +176,9 @@ fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report
     try checkPlace(&section, context, report);
     if (section.section_type.isShard() and stats_bytes.len > 0) {
         section.stats = parseStats(stats_bytes, section.section_type, catalog, context) catch |failure| switch (failure) {
-            error.Ended => return report.fail(error.Corrupt, "the catalog's statistics of shard {f} are cut off", .{quoted.name(name)}),
+            error.Ended => return report.fail(error.Corrupt, "the catalog's statistics of shard {f} are cut off", .{
+                quoted.name(name),
+            }),
         };
         try checkStats(&section, catalog.n_obs, report);
     }
@@ -198,7 +206,12 @@ fn checkPlace(section: *const Section, context: Context, report: *Report) Failur
     }
 }
 
-fn parseStats(bytes: []const u8, section_type: SectionType, catalog: *const Catalog, context: Context) Ended!ShardStats {
+fn parseStats(
+    bytes: []const u8,
+    section_type: SectionType,
+    catalog: *const Catalog,
+    context: Context,
+) Ended!ShardStats {
     var cursor: Cursor = .{ .bytes = bytes };
     var stats: ShardStats = .{
         .row_start = try cursor.int(u64),
@@ -244,7 +257,9 @@ fn checkStats(section: *const Section, n_obs: u64, report: *Report) Failure!void
     switch (judge(stats, n_obs)) {
         .good => {},
         .bad_range => return report.fail(error.Corrupt, "the catalog gives shard {f} the rows {d} to {d} of {d} and the columns " ++
-            "{d} to {d}", .{ quoted.name(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end }),
+            "{d} to {d}", .{
+            quoted.name(section.name), stats.row_start, stats.row_end, n_obs, stats.col_start, stats.col_end,
+        }),
         .too_many_values => return report.fail(error.Corrupt, "the catalog gives shard {f} {d} stored values in {d} x {d} places", .{
             quoted.name(section.name),       stats.nnz,
             stats.row_end - stats.row_start, stats.col_end - stats.col_start,
@@ -370,7 +385,14 @@ const Packer = struct {
         packer.int(u32, n_entries);
     }
 
-    fn entry(packer: *Packer, version: u16, name: []const u8, range: layout.Range, section_type: u8, stats: []const u64) void {
+    fn entry(
+        packer: *Packer,
+        version: u16,
+        name: []const u8,
+        range: layout.Range,
+        section_type: u8,
+        stats: []const u64,
+    ) void {
         packer.int(u16, @intCast(name.len));
         packer.bytes.appendSlice(testing.allocator, name) catch unreachable;
         packer.int(u64, range.offset);
@@ -437,7 +459,11 @@ test "what is written is read back" {
     };
     try testing.expectEqual(@as(u16, 3), versionFor(&sections));
     try testing.expectEqual(@as(u16, 2), versionFor(sections[1..]));
-    const bytes = try serialize(testing.allocator, &sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    const bytes = try serialize(testing.allocator, &sections, .{
+        .n_obs = 20,
+        .manifest_sequence = 0,
+        .prev_catalog_offset = 0,
+    });
     defer testing.allocator.free(bytes);
     var report: Report = .{};
     var catalog = try parse(testing.allocator, bytes, test_context, &report);
@@ -447,7 +473,11 @@ test "what is written is read back" {
 }
 
 fn serializeAndParse(allocator: Allocator, sections: []const Section) !void {
-    const bytes = try serialize(allocator, sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    const bytes = try serialize(allocator, sections, .{
+        .n_obs = 20,
+        .manifest_sequence = 0,
+        .prev_catalog_offset = 0,
+    });
     defer allocator.free(bytes);
     var report: Report = .{};
     var catalog = try parse(allocator, bytes, test_context, &report);
@@ -505,7 +535,11 @@ test "any byte may be changed under a fitting hash: no crash, no leak" {
         .{ .name = "obs", .offset = 4352, .length = 3, .section_type = .obs, .modality_id = 0, .blake3 = @splat(1), .stats = null },
         .{ .name = "X", .offset = 4360, .length = 30, .section_type = .csr_shard, .modality_id = 0, .blake3 = @splat(2), .stats = stats },
     };
-    const bytes = try serialize(testing.allocator, &sections, .{ .n_obs = 20, .manifest_sequence = 0, .prev_catalog_offset = 0 });
+    const bytes = try serialize(testing.allocator, &sections, .{
+        .n_obs = 20,
+        .manifest_sequence = 0,
+        .prev_catalog_offset = 0,
+    });
     defer testing.allocator.free(bytes);
     const body = bytes[0 .. bytes.len - hash_bytes];
     for (body) |*byte| {

@@ -61,7 +61,12 @@ pub fn flagsFor(sections: []const Section) layout.Flags {
     return @bitCast(bits);
 }
 
-pub fn check(header: *const layout.Header, catalog: *const catalog_format.Catalog, modalities: []const Modality, report: *Report) Failure!void {
+pub fn check(
+    header: *const layout.Header,
+    catalog: *const catalog_format.Catalog,
+    modalities: []const Modality,
+    report: *Report,
+) Failure!void {
     try checkNumbers(header, catalog, report);
     try checkFlags(header, catalog.sections, report);
     try checkModalities(header, catalog.sections, modalities, report);
@@ -100,7 +105,12 @@ fn checkFlags(header: *const layout.Header, sections: []const Section, report: *
     }
 }
 
-fn checkModalities(header: *const layout.Header, sections: []const Section, modalities: []const Modality, report: *Report) Failure!void {
+fn checkModalities(
+    header: *const layout.Header,
+    sections: []const Section,
+    modalities: []const Modality,
+    report: *Report,
+) Failure!void {
     if (header.n_modalities != modalities.len) {
         return report.fail(error.Corrupt, "the header is damaged: it counts {d} modalities, the table {d}", .{
             header.n_modalities, modalities.len,

@@ -237,13 +237,21 @@ fn mapFile(path: [:0]const u8, report: *Report) Failure!platform.Map {
     const size = platform.sizeOfRegularFile(handle, errno) catch {
         return platform.fail(report, "cannot open {f}", .{quoted.path(path)});
     };
-    if (size == 0) return report.fail(error.Truncated, "{f} is empty (0 bytes): not an .scx file", .{quoted.path(path)});
+    if (size == 0) return report.fail(error.Truncated, "{f} is empty (0 bytes): not an .scx file", .{
+        quoted.path(path),
+    });
     return platform.map(handle, size, errno) catch {
         return platform.fail(report, "cannot map {f} of {d} bytes", .{ quoted.path(path), size });
     };
 }
 
-fn readModalities(allocator: Allocator, bytes: []const u8, header: *const layout.Header, sections: []const Section, report: *Report) Failure![]Modality {
+fn readModalities(
+    allocator: Allocator,
+    bytes: []const u8,
+    header: *const layout.Header,
+    sections: []const Section,
+    report: *Report,
+) Failure![]Modality {
     const found = findModalityTable(sections) orelse {
         if (header.n_modalities != 0 or header.modality_table_offset != 0 or header.modality_table_length != 0) {
             return report.fail(error.Corrupt, "the header is damaged: it places a modality table, but the catalog has none", .{});

@@ -82,7 +82,9 @@ fn parseOne(rest: *[]const u8, report: *Report) Failure!Modality {
     }
     const name = bytes[1..][0..name_length];
     if (!std.unicode.utf8ValidateSlice(name)) {
-        return report.fail(error.Corrupt, "the modality table holds the name {f}, which is not UTF-8", .{quoted.name(name)});
+        return report.fail(error.Corrupt, "the modality table holds the name {f}, which is not UTF-8", .{
+            quoted.name(name),
+        });
     }
     const fields = bytes[1 + name_length ..][0..entry_bytes_after_name];
     rest.* = bytes[1 + name_length + entry_bytes_after_name ..];

@@ -272,7 +272,14 @@ pub const Folder = struct {
 
     /// Gives the finished file its name in one step. With `.never` a file of that name that has appeared since
     /// is left alone, and errno is EEXIST.
-    pub fn place(folder: Folder, file: File, from: [:0]const u8, to: [:0]const u8, overwrite: Overwrite, errno: *i32) Error!void {
+    pub fn place(
+        folder: Folder,
+        file: File,
+        from: [:0]const u8,
+        to: [:0]const u8,
+        overwrite: Overwrite,
+        errno: *i32,
+    ) Error!void {
         _ = file;
         switch (overwrite) {
             .allowed => {

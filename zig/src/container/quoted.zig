@@ -31,6 +31,8 @@ pub fn path(bytes: []const u8) Quoted {
 test "long and odd names" {
     const long: [65]u8 = @splat('n');
     var buffer: [200]u8 = undefined;
-    try std.testing.expectEqualStrings("'" ++ long[0..64] ++ "...'", try std.fmt.bufPrint(&buffer, "{f}", .{name(&long)}));
+    try std.testing.expectEqualStrings("'" ++ long[0..64] ++ "...'", try std.fmt.bufPrint(&buffer, "{f}", .{
+        name(&long),
+    }));
     try std.testing.expectEqualStrings("'a\\x0ab'", try std.fmt.bufPrint(&buffer, "{f}", .{path("a\nb")}));
 }

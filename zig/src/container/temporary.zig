@@ -35,7 +35,9 @@ pub const Output = struct {
         errdefer allocator.free(target_name);
         const folder = platform.Folder.open(allocator, folder_path, &report.os_error) catch |failure| switch (failure) {
             error.OutOfMemory => return error.OutOfMemory,
-            error.System => return platform.fail(report, "cannot write into the folder {f}", .{quoted.path(folder_path)}),
+            error.System => return platform.fail(report, "cannot write into the folder {f}", .{
+                quoted.path(folder_path),
+            }),
         };
         errdefer folder.close(allocator);
 
@@ -57,7 +59,9 @@ pub const Output = struct {
         assert(!output.published);
         const errno = &report.os_error;
         const name = quoted.name(output.target_name);
-        platform.syncFile(output.file, errno) catch return platform.fail(report, "cannot write {f} to the medium", .{name});
+        platform.syncFile(output.file, errno) catch return platform.fail(report, "cannot write {f} to the medium", .{
+            name,
+        });
         output.folder.place(
             output.file,
             output.temporary_name,
@@ -99,7 +103,13 @@ fn folderOf(path: []const u8) []const u8 {
     return std.fs.path.dirname(path) orelse ".";
 }
 
-fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, overwrite: bool, report: *Report) Failure!void {
+fn checkTarget(
+    folder: platform.Folder,
+    name: [:0]const u8,
+    path: []const u8,
+    overwrite: bool,
+    report: *Report,
+) Failure!void {
     const kind = folder.kindOf(name, &report.os_error) catch {
         return platform.fail(report, "cannot look at {f}", .{quoted.path(path)});
     };
@@ -107,7 +117,9 @@ fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, ov
         .missing => {},
         .regular => if (!overwrite) {
             report.os_error = @backingInt(platform.Errno.exists);
-            return report.fail(error.Exists, "{f} exists already; allow overwriting or choose another name", .{quoted.path(path)});
+            return report.fail(error.Exists, "{f} exists already; allow overwriting or choose another name", .{
+                quoted.path(path),
+            });
         },
         .folder => return report.fail(error.BadArgument, "{f} is a folder, not a file", .{quoted.path(path)}),
         .other => return report.fail(error.BadArgument, "{f} exists and is not a regular file", .{quoted.path(path)}),
@@ -116,7 +128,12 @@ fn checkTarget(folder: platform.Folder, name: [:0]const u8, path: []const u8, ov
 
 const Created = struct { file: platform.File, name: [:0]const u8 };
 
-fn createTemporary(allocator: Allocator, folder: platform.Folder, target_name: []const u8, report: *Report) Failure!Created {
+fn createTemporary(
+    allocator: Allocator,
+    folder: platform.Folder,
+    target_name: []const u8,
+    report: *Report,
+) Failure!Created {
     for (0..attempts_max) |_| {
         const name = try allocator.printSentinel(".{s}.{d}.{x:0>16}" ++ suffix, .{
             nameStart(target_name), platform.processId(), platform.randomNumber(),

@@ -56,7 +56,12 @@ pub fn aligned(allocator: Allocator, bytes: []const u8) ![]align(platform.page_b
 
 /// Writes a file with what most files have: metadata, two shards of X, one of a layer and, when asked for, two
 /// modalities and a section of a type that nobody knows.
-pub fn writeSmall(allocator: Allocator, path: []const u8, kind: enum { single, multimodal }, report: *Report) Failure!void {
+pub fn writeSmall(
+    allocator: Allocator,
+    path: []const u8,
+    kind: enum { single, multimodal },
+    report: *Report,
+) Failure!void {
     const writer: *Writer = try .create(allocator, path, .{ .n_obs = 5, .n_vars = 4, .overwrite = true, .shard_target_rows = 3 }, report);
     defer writer.close();
     if (kind == .multimodal) {

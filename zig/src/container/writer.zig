@@ -265,7 +265,9 @@ pub const Writer = struct {
             });
         }
         if (!entry.section_type.isKnown() and !entry.section_type.isVendor()) {
-            return report.fail(error.BadArgument, "section type {d} is not defined", .{@backingInt(entry.section_type)});
+            return report.fail(error.BadArgument, "section type {d} is not defined", .{
+                @backingInt(entry.section_type),
+            });
         }
         if (entry.modality_id > writer.modalities.items.len) {
             return report.fail(error.BadArgument, "section {f} names modality {d}, but {d} are declared", .{
@@ -282,7 +284,9 @@ pub const Writer = struct {
     /// What a reader would refuse is not written.
     fn checkStats(writer: *const Writer, entry: SectionEntry, stats: *const ShardStats, report: *Report) Failure!void {
         if (!entry.section_type.isShard()) {
-            return report.fail(error.BadArgument, "section {f} is no shard and has no statistics", .{quoted.name(entry.name)});
+            return report.fail(error.BadArgument, "section {f} is no shard and has no statistics", .{
+                quoted.name(entry.name),
+            });
         }
         if (catalog_format.judge(stats, writer.options.n_obs) != .good) {
             return report.fail(error.BadArgument, "shard {f} cannot have {d} values in the rows {d} to {d} of {d} and the columns {d} to {d}", .{
@@ -330,7 +334,9 @@ pub const Writer = struct {
     fn resize(writer: *Writer, size: u64, report: *Report) Failure!void {
         platform.setSize(writer.output.file, size, &report.os_error) catch {
             writer.state.store(.broken, .release);
-            return platform.fail(report, "cannot grow {f} to {d} bytes", .{ quoted.name(writer.output.temporary_name), size });
+            return platform.fail(report, "cannot grow {f} to {d} bytes", .{
+                quoted.name(writer.output.temporary_name), size,
+            });
         };
     }
 
@@ -341,7 +347,13 @@ pub const Writer = struct {
         };
     }
 
-    fn hashSection(writer: *Writer, entry: SectionEntry, offset: u64, length: u64, report: *Report) Failure![catalog_format.hash_bytes]u8 {
+    fn hashSection(
+        writer: *Writer,
+        entry: SectionEntry,
+        offset: u64,
+        length: u64,
+        report: *Report,
+    ) Failure![catalog_format.hash_bytes]u8 {
         var hasher: Blake3 = .init(.{});
         var done: u64 = 0;
         while (done < length) {
