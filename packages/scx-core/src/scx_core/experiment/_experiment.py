@@ -221,9 +221,14 @@ class Experiment(Conversions):
         ------
         KeyError
             There is no such column; the message lists those there are.
+        OverflowError
+            The column has gaps and whole numbers too large for float64; `obs` has it exactly.
         """
         buffer, section = self.shared.obs_bytes()
-        return self._sections.decoded(section, lambda: read_column(buffer, name, where="obs"))
+        column = self._sections.decoded(section, lambda: read_column(buffer, name, where="obs"))
+        values = column["codes"] if isinstance(column, dict) else column
+        self._sections.check_length(section, values, self.n_obs)
+        return column
 
     # ---- matrices ----
 
@@ -316,16 +321,20 @@ class Experiment(Conversions):
 
     @cached_property
     def _all_modalities(self) -> dict[str, Modality]:
-        names = self.modality_names or [""]
+        modalities = [
+            (modality.name, modality.modality_id, modality.n_vars)
+            for modality in self._file.modalities
+        ]
         return {
             name: Modality(
                 self._sections,
                 self._provenance,
                 name=name,
-                modality_id=index + 1 if name else 0,
+                modality_id=modality_id,
                 n_file_obs=self.n_obs,
+                n_vars=n_vars,
             )
-            for index, name in enumerate(names)
+            for name, modality_id, n_vars in modalities or [("", 0, self.n_vars)]
         }
 
     def parts(self) -> list[Modality]:

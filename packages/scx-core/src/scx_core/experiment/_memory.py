@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # rows of a dense result that are filled by one assignment, as a bound on its temporaries
 FILL_VALUES = 2**24
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ def as_csr_matrix(rows: GatheredRows) -> sp.csr_matrix:
     """The rows as a scipy CSR matrix without a copy; float16 as float32."""
     import scipy.sparse as sp
 
-    values = _scipy_values(rows.values)
-    matrix = sp.csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape, copy=False)
+    matrix = sp.csr_matrix(_triple(rows), shape=rows.shape, copy=False)
     matrix.has_canonical_format = True
     return matrix
 
@@ -66,9 +66,8 @@ def as_form(rows: GatheredRows, form: MatrixForm, index_dtypes: IndexDtypes | No
 
     if form == "dense":
         return as_dense(rows)
-    triple = (_scipy_values(rows.values), rows.indices, rows.indptr)
     constructor = sp.csr_matrix if form.endswith("matrix") else sp.csr_array
-    matrix: Any = constructor(triple, shape=rows.shape, copy=False)
+    matrix: Any = constructor(_triple(rows), shape=rows.shape, copy=False)
     matrix.has_canonical_format = True
     if form.startswith("csc"):
         matrix = matrix.tocsc()
@@ -92,6 +91,14 @@ def as_dense(rows: GatheredRows) -> npt.NDArray[Any]:
     return dense
 
 
+def _triple(rows: GatheredRows) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """What scipy's constructors take; of one width, for otherwise they widen by a copy."""
+    indptr: npt.NDArray[Any] = rows.indptr
+    if int(indptr[-1]) <= INT32_MAX:
+        indptr = indptr.astype(np.int32)
+    return _scipy_values(rows.values), rows.indices, indptr
+
+
 def _scipy_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.dtype == np.float16:
         return values.astype(np.float32)
@@ -101,8 +108,7 @@ def _scipy_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _set_widths(matrix: Any, index_dtypes: IndexDtypes) -> None:
     indices, indptr = (np.dtype(name) for name in index_dtypes)
-    largest = np.iinfo(np.int32).max
-    if matrix.nnz > largest:
+    if matrix.nnz > INT32_MAX:
         indptr = np.dtype(np.int64)
     matrix.indices = matrix.indices.astype(indices, copy=False)
     matrix.indptr = matrix.indptr.astype(indptr, copy=False)

@@ -41,10 +41,12 @@ class Modality:
         name: str,
         modality_id: int,
         n_file_obs: int,
+        n_vars: int,
     ) -> None:
         self._sections = sections
         self._provenance = provenance
         self._n_file_obs = n_file_obs
+        self._n_vars = n_vars
         self.name = name
         self.modality_id = modality_id
 
@@ -56,7 +58,7 @@ class Modality:
     @property
     def n_vars(self) -> int:
         """How many genes."""
-        return len(self.var_names)
+        return self._n_vars
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64] | None:
@@ -86,7 +88,9 @@ class Modality:
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
         buffer, name = self._var_bytes()
-        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        self._sections.check_length(name, names, self.n_vars)
+        return names
 
     @cached_property
     def X(self) -> MatrixView | None:
@@ -161,14 +165,15 @@ class Modality:
             return None
         buffer, name = table
         frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        if len(frame) != self.n_obs:
-            raise self._sections.damage(name, f"{len(frame)} rows instead of {self.n_obs}")
+        self._sections.check_length(name, frame, self.n_obs)
         return frame
 
     def load_var(self) -> pd.DataFrame:
         """A fresh copy of var."""
         buffer, name = self._var_bytes()
-        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        self._sections.check_length(name, frame, self.n_vars)
+        return frame
 
     def load_uns(self) -> dict[str, Any]:
         """A fresh copy of uns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -92,6 +92,11 @@ class Sections:
         name = shards[0].name
         parts = [self.bytes_of(shard) for shard in shards]
         return self.decoded(name, lambda: merge_frame_shards(parts, where=name)), name
+
+    def check_length(self, section_name: str, decoded: Sized, expected: int) -> None:
+        """Refuse a table with another number of rows than the file's header promises."""
+        if len(decoded) != expected:
+            raise self.damage(section_name, f"it has {len(decoded)} rows instead of {expected}")
 
     def damage(self, section_name: str, message: str) -> CorruptFileError:
         """An error that names the file and the section."""

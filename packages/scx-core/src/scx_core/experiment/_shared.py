@@ -46,8 +46,11 @@ class SharedParts:
         return LazyMapping(self.loaders("varp"), what="varp")
 
     def obs_names(self) -> npt.NDArray[np.object_]:
+        """Names of the cells."""
         buffer, name = self.obs_bytes()
-        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        self._sections.check_length(name, names, self._n_obs)
+        return names
 
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes of all modalities; none when the file has no var over all."""
@@ -61,8 +64,7 @@ class SharedParts:
         """A fresh copy of obs."""
         buffer, name = self.obs_bytes()
         frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        if len(frame) != self._n_obs:
-            raise self._sections.damage(name, f"it has {len(frame)} rows, the file {self._n_obs}")
+        self._sections.check_length(name, frame, self._n_obs)
         return frame
 
     @property

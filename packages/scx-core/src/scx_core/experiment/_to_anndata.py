@@ -43,7 +43,7 @@ def modality_to_anndata(
         if modality.rows is not None:
             obs = obs.iloc[modality.rows]
     x_view, raw_view = modality.X, modality.raw
-    adata = anndata.AnnData(
+    return anndata.AnnData(
         X=None if x_view is None else _matrix(x_view, modality, backed=backed),
         obs=obs,
         var=modality.load_var(),
@@ -55,10 +55,8 @@ def modality_to_anndata(
         layers={
             name: _matrix(view, modality, backed=backed) for name, view in modality.layers.items()
         },
+        raw=None if raw_view is None else _raw(raw_view, modality, backed=backed),
     )
-    if raw_view is not None:
-        adata.raw = _raw(raw_view, adata, modality, backed=backed)
-    return adata
 
 
 def _loaded(modality: Modality, kind: str) -> dict[str, Any]:
@@ -72,12 +70,9 @@ def _matrix(view: MatrixView, modality: Modality, *, backed: bool) -> Any:
     return matrix if modality.rows is None else matrix[modality.rows]
 
 
-def _raw(view: RawView, adata: anndata.AnnData, modality: Modality, *, backed: bool) -> Any:
-    import anndata
-
-    return anndata.AnnData(
-        X=_matrix(view.X, modality, backed=backed),
-        obs=adata.obs[[]],
-        var=view.load_var(),
-        varm={key: load() for key, load in view.varm_loaders().items()},
-    )
+def _raw(view: RawView, modality: Modality, *, backed: bool) -> dict[str, Any]:
+    return {
+        "X": _matrix(view.X, modality, backed=backed),
+        "var": view.load_var(),
+        "varm": {key: load() for key, load in view.varm_loaders().items()},
+    }

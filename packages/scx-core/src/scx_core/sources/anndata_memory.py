@@ -63,17 +63,17 @@ def modality_from_anndata(
             name: _layer_source(adata, name, order, f"{label}layers[{name!r}]")
             for name in _chosen_layers(adata, layers)
         },
-        obsm=_components(adata.obsm),
-        varm=_components(adata.varm),
-        obsp=_components(adata.obsp),
-        varp=_components(adata.varp),
+        obsm=components_in_memory(adata.obsm),
+        varm=components_in_memory(adata.varm),
+        obsp=components_in_memory(adata.obsp),
+        varp=components_in_memory(adata.varp),
         uns=cast("Mapping[str, Any]", adata.uns),
     )
     raw = adata.raw
     if raw is not None:
         content.raw_X = matrix_source(raw.X, f"{label}raw.X", order=order)
         content.raw_var = frame_in_memory(raw.var)
-        content.raw_varm = _components(raw.varm)
+        content.raw_varm = components_in_memory(raw.varm)
     return content
 
 
@@ -116,11 +116,12 @@ def frame_in_memory(frame: Any) -> pd.DataFrame:
     return cast("pd.DataFrame", loaded)
 
 
-def _components(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _component_in_memory(mapping[key]) for key in mapping}
+def components_in_memory(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of obsm and the like, loaded where they are lazy."""
+    return {key: _in_memory(mapping[key]) for key in mapping}
 
 
-def _component_in_memory(value: Any) -> Any:
+def _in_memory(value: Any) -> Any:
     if type(value).__module__.startswith("dask."):
         return value.compute()
     return value.to_memory() if hasattr(value, "to_memory") else value

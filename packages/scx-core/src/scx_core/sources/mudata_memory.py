@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.sources.anndata_memory import frame_in_memory, modality_from_anndata
+from scx_core.sources.anndata_memory import (
+    components_in_memory,
+    frame_in_memory,
+    modality_from_anndata,
+)
 from scx_core.sources.base import ExperimentContent, ModalityContent
 
 if TYPE_CHECKING:
@@ -32,10 +36,10 @@ def content_from_mudata(
         obs=frame_in_memory(mdata.obs),
         var=frame_in_memory(mdata.var),
         modalities={str(name): _modality(mdata, name, layers) for name in mdata.mod},
-        obsm=dict(mdata.obsm.items()),
-        obsp=dict(mdata.obsp.items()),
-        varm=dict(mdata.varm.items()),
-        varp=dict(mdata.varp.items()),
+        obsm=components_in_memory(mdata.obsm),
+        obsp=components_in_memory(mdata.obsp),
+        varm=components_in_memory(mdata.varm),
+        varp=components_in_memory(mdata.varp),
         uns=mdata.uns,
         axis=int(mdata.axis),
         provenance={"source": "mudata"},

@@ -20,7 +20,8 @@ from scx_core.writing._progress import Progress, row_progress
 from scx_core.writing._report import Report
 
 SHARD_SIZE = 16_384
-BLOCK_BYTES = 64 * 2**20
+# larger blocks leave the caches of the processor and are no faster
+BLOCK_BYTES = 16 * 2**20
 # "auto" is rowpack for X, layers and raw alike
 CODEC_NUMBERS = {"none": 0, "rowpack": 64, "auto": 64}
 MODALITY_TYPES = {
