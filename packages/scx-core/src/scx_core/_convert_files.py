@@ -43,8 +43,8 @@ def from_h5ad(
     Files of every anndata version since 0.6 are read. X, the layers and raw.X may be CSR, CSC or
     dense, uncompressed or compressed; they are read in pieces, so that `memory_budget` bounds what
     is in memory however large they are. CSC matrices that do not fit are turned by way of temporary
-    files. obs, var, obsm, varm, obsp, varp and uns are loaded, one element at a time. The result
-    is what `from_anndata(anndata.read_h5ad(path), out)` writes.
+    files. obs, var and uns are loaded, and the members of obsm, varm, obsp and varp one after
+    another. The result is what `from_anndata(anndata.read_h5ad(path), out)` writes.
 
     Parameters
     ----------

@@ -25,6 +25,7 @@ from hdf5_samples import (
     write_h5ad_07,
     write_sparse,
 )
+from scx_core.sources.h5_compressed import compressed_arrays
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.h5ad import h5ad_content
 
@@ -46,7 +47,7 @@ def rebuilt(path: Path, **options: Any) -> anndata.AnnData:
             var=modality.var,
             layers={name: in_form(layer) for name, layer in modality.layers.items()},
             uns=dict(modality.uns),
-            **{name: getattr(modality, name) for name in ("obsm", "varm", "obsp", "varp")},
+            **{name: dict(getattr(modality, name)) for name in ("obsm", "varm", "obsp", "varp")},
         )
         if modality.raw_var is not None:
             raw = anndata.AnnData(
@@ -62,10 +63,14 @@ def in_form(source: Any) -> Any:
     return dense if source.form == "dense" else getattr(sp, source.form)(dense)
 
 
-def read_by_anndata(path: Path) -> anndata.AnnData:
+def quietly(function: Any, *arguments: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return anndata.read_h5ad(path)
+        return function(*arguments)
+
+
+def read_by_anndata(path: Path) -> anndata.AnnData:
+    return quietly(anndata.read_h5ad, path)
 
 
 def full_adata() -> anndata.AnnData:
@@ -264,3 +269,55 @@ def test_other_elements_are_named(tmp_path: Path) -> None:
     words = "holds 'notes', which AnnData does not know"
     with pytest.warns(UserWarning, match=words), opened(path):
         pass
+
+
+def test_graphs_that_lay_in_uns_are_found_beside_those_in_obsp(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    full_adata().write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        neighbors = file["uns"].create_group("neighbors")
+        neighbors.attrs["encoding-type"] = "dict"
+        neighbors.attrs["encoding-version"] = "0.1.0"
+        write_sparse(neighbors, "distances", counts(20, 20, 0.2))
+    ours, expected = (quietly(read, path) for read in (rebuilt, read_by_anndata))
+    assert sorted(ours.obsp) == ["distances", "graph"]
+    assert_equal(ours, expected, exact=True)
+
+
+def test_a_component_of_the_wrong_length_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    full_adata().write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file["obsm/X_pca"]
+        short = file["obsm"].create_dataset("X_pca", data=np.ones((19, 2)))
+        short.attrs["encoding-type"] = "array"
+        short.attrs["encoding-version"] = "0.2.0"
+    with opened(path) as content, pytest.raises(ValueError, match=r"a\.h5ad: /obsm/X_pca is no"):
+        content.modalities[""].obsm["X_pca"]
+
+
+def split_pieces(arrays: Any) -> Any:
+    return arrays.pieces(16, first_major=1, split_majors=True)
+
+
+def test_values_beyond_the_reach_of_32_bits(tmp_path: Path) -> None:
+    # arrays of 2^31 values and more, of which only the last chunk was ever written
+    before = 2**31 + 3
+    path = tmp_path / "a.h5ad"
+    with h5py.File(path, "w") as file:
+        group = file.create_group("X")
+        group.create_dataset("indptr", data=np.array([0, before, before + 2, before + 5]))
+        for name, dtype, last in (
+            ("data", "f4", [1.5, 2, 3, 4, 5]),
+            ("indices", "i4", [0, 2, 0, 1, 2]),
+        ):
+            dataset = group.create_dataset(name, (before + 5,), dtype, chunks=(1 << 16,))
+            dataset[before:] = last
+        assert file.id.get_filesize() < 2 << 20
+        arrays = compressed_arrays(group, 3, 3)
+        parts = [piece.values.tolist() for piece in split_pieces(arrays)]
+        assert parts == [[1.5, 2], [3, 4], [5]]
+        first, second = arrays.pieces(20, first_major=1)
+        assert (first.indptr.tolist(), second.indptr.tolist()) == ([0, 2], [0, 3])
+        assert (first.indices.tolist(), second.indices.tolist()) == ([0, 2], [0, 1, 2])
+        assert (first.values.tolist(), second.values.tolist()) == ([1.5, 2], [3, 4, 5])

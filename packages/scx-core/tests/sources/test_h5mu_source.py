@@ -76,7 +76,7 @@ def assert_same_content(ours: ExperimentContent, expected: ExperimentContent) ->
         assert part.rows.tolist() == other.rows.tolist()
         assert part.columns.tolist() == other.columns.tolist()
         for kind in ("obsm", "obsp", "varm", "varp", "raw_varm"):
-            assert_equal(getattr(part, kind), getattr(other, kind), exact=True)
+            assert_equal(dict(getattr(part, kind)), getattr(other, kind), exact=True)
         assert list(part.layers) == list(other.layers)
         matrices = [(part.X, other.X), (part.raw_X, other.raw_X)]
         matrices += [(part.layers[key], other.layers[key]) for key in part.layers]

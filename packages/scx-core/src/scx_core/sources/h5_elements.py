@@ -8,7 +8,7 @@ columns lay in `uns` under `<column>_categories`, the columns holding nothing bu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,14 +59,14 @@ def read_frame(item: Group | Dataset) -> pd.DataFrame:
     return frame
 
 
-def read_without_matrices(group: Group) -> anndata.AnnData:
-    """An AnnData of all elements of `group` but X, the layers and raw."""
+def read_without_matrices(group: Group, *, without: Collection[str]) -> anndata.AnnData:
+    """An AnnData of all elements of `group` but X, the layers, raw and those of `without`."""
     for name in ("obs", "var"):
         if name not in group:
             raise ValueError(f"{where(group)} has no {name!r}, so it is no AnnData")
     parts: dict[str, Any] = {name: read_frame(group[name]) for name in ("obs", "var")}
     for name in (*ALIGNED, "uns"):
-        if name in group:
+        if name in group and name not in without:
             parts[name] = read_element(group[name])
     if is_dataset(group["obs"]):
         _label_old_categoricals(parts)

@@ -56,8 +56,8 @@ class CsrOnDisk:
         """Stored values."""
         return self.arrays.n_values
 
-    def row_blocks(self, block_bytes: int, *, first_row: int = 0) -> Iterator[CsrBlock]:
-        for piece in self.arrays.pieces(block_bytes, first_major=first_row):
+    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
+        for piece in self.arrays.pieces(block_bytes):
             yield CsrBlock(piece.indptr, piece.indices, piece.values)
 
 

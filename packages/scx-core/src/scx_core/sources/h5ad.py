@@ -28,6 +28,7 @@ from scx_core.sources.hdf5 import (
     open_hdf5,
     where,
 )
+from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
 from scx_core.writing._report import ScxWarning
 
 KNOWN = {"X", "layers", "obs", "var", *ALIGNED, "uns", "raw"}
@@ -50,8 +51,9 @@ def h5ad_content(
         _refuse_other_kinds(path, file)
         check_filters(file)
         name_what_is_left(file)
-        adata = read_without_matrices(file)
+        adata = read_without_matrices(file, without=lazy_kinds(file))
         modality = modality_from_anndata(adata)
+        add_lazy_components(modality, file, adata)
         matrices_on_disk(modality, file, adata.shape, means, layers=layers)
         yield ExperimentContent(
             obs=adata.obs,

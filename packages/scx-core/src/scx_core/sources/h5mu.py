@@ -17,6 +17,7 @@ from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read
 from scx_core.sources.h5_matrices import OnDisk, ReadingMeans
 from scx_core.sources.h5ad import layer_names, matrices_on_disk, name_what_is_left
 from scx_core.sources.hdf5 import Group, attribute, check_filters, is_group, open_hdf5, where
+from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
 from scx_core.sources.mudata_memory import content_from_mudata
 from scx_core.sources.reordered_rows import ReorderedRows
 
@@ -45,9 +46,11 @@ def h5mu_content(
         check_filters(file)
         groups = modality_groups(file)
         _check_layers(groups, layers)
-        content = content_from_mudata(_without_matrices(file, groups))
+        mdata = _without_matrices(file, groups)
+        content = content_from_mudata(mdata)
         for name, group in groups.items():
             name_what_is_left(group)
+            add_lazy_components(content.modalities[name], group, mdata.mod[name])
             _add_matrices(content.modalities[name], group, means, layers)
         content.provenance = {"source": "h5mu", "file": path.name}
         yield content
@@ -89,7 +92,10 @@ def _without_matrices(file: Group, groups: dict[str, Group]) -> mudata.MuData:
     with warnings.catch_warnings():
         # what mudata remarks on repeated names concerns whoever made the file
         warnings.simplefilter("ignore")
-        modalities = {name: read_without_matrices(group) for name, group in groups.items()}
+        modalities = {
+            name: read_without_matrices(group, without=lazy_kinds(group))
+            for name, group in groups.items()
+        }
         try:
             return mudata.MuData(modalities, **parts)
         except (ValueError, TypeError, IndexError, KeyError) as error:
