@@ -244,8 +244,10 @@ int32_t scx_matrix_validate(scx_matrix *matrix, scx_error *error);
 
 /* the stream of an epoch: m(m(m(seed) ^ tag) ^ epoch) with m = splitmix64 */
 uint64_t scx_epoch_stream(uint64_t seed, uint64_t tag, uint64_t epoch);
-/* Fisher-Yates, from the last place down, drawing from the 32-bit words of the stream after the first *position;
- * *position becomes the number of words drawn in all. At most 2^32 - 1 values, else SCX_LIMIT. */
+/* Fisher-Yates, from the last place down: place i swaps with a draw below i + 1. The draws use the 32-bit words of the
+ * stream after the first *position; *position becomes the number of words used in all. A draw below n is the upper half
+ * of word * n; a word whose lower half exceeds (n << leading zeros of n) - 1 is skipped, so that all values are equally
+ * likely. At most 2^32 - 1 values, else SCX_LIMIT. */
 int32_t scx_shuffle(uint64_t stream, uint64_t *position, int64_t *values, uint64_t n_values, scx_error *error);
 
 /* ---- batches of rows, decoded ahead by threads of their own ---- */
