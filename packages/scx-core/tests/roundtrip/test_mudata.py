@@ -160,3 +160,40 @@ def test_reading_warns_of_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scx_core.read(tmp_path / "m.scx")
+
+
+def test_backed_modalities_compute_what_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("dask.array")
+    mdata = two_modalities()
+    scx_core.write(mdata, tmp_path / "m.scx", shard_size=2)
+    lazy = scx_core.read(tmp_path / "m.scx", backed=True)
+    assert type(lazy.mod["prot"].X).__module__.startswith("dask")
+    for name, adata in mdata.mod.items():
+        found = lazy.mod[name].to_memory().X
+        found = found.toarray() if sp.issparse(found) else found
+        wanted = adata.X.toarray() if sp.issparse(adata.X) else adata.X
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_content_that_does_not_fit(tmp_path: Path) -> None:
+    from scx_core.sources.mudata_memory import content_from_mudata
+    from scx_core.writing import write_experiment
+
+    def check(match: str, **changes: object) -> None:
+        content = content_from_mudata(two_modalities())
+        for name, value in changes.items():
+            holder = content if hasattr(content, name) and name != "obs" else None
+            setattr(holder or content.modalities["prot"], name, value)
+        with pytest.raises(ValueError, match=match):
+            write_experiment(tmp_path / "m.scx", content)
+        assert list(tmp_path.iterdir()) == []
+
+    check("axis=2", axis=2)
+    check(r"mod\['prot'\].rows names an entry twice", rows=np.array([0, 0, 1]))
+    check(r"mod\['prot'\].rows has entries outside 0 to 4", rows=np.array([0, 5, 1]))
+    check(r"mod\['prot'\].rows must be int64 of 3", rows=np.array([0, 1]))
+    check(r"mod\['prot'\].columns has entries outside 0 to 4", columns=np.array([0, 5, 1]))
+    check(r"mod\['prot'\].obs and", obs=None)
+    check(r"obsm\['x'\] has 3 rows where 5", obsm={"x": np.ones((3, 1))})
+    check("varm and varp over all", var=None, varm={"x": np.ones((5, 1))})
+    check("0 modalities", modalities={})

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from scx_core._section_names import SectionType
+import numpy as np
+
+from scx_core._matrix import Matrix
+from scx_core._section_names import SHARD_NAME, SectionType, key_of
+from scx_core.experiment._memory import GatheredRows, as_csr_matrix
 from scx_core.experiment._sections import Sections
 from scx_core.metadata import decode_embedding, decode_pairwise
 
@@ -25,7 +29,43 @@ def component_loaders(
     """For each key of a kind: a function that decodes a fresh copy, `length` entries long."""
     whole, row_shards = COMPONENT_TYPES[kind]
     members = sections.members(whole, row_shards, modality_id, kind, modality)
-    return {key: partial(_component, sections, kind, get, length) for key, get in members.items()}
+    loaders: dict[str, Callable[[], Any]] = {
+        key: partial(_component, sections, kind, get, length) for key, get in members.items()
+    }
+    if kind == "obsp":
+        loaders.update(_sharded_graphs(sections, modality_id, modality, length))
+    return loaders
+
+
+def _sharded_graphs(
+    sections: Sections, modality_id: int, modality: str, length: int
+) -> dict[str, Callable[[], Any]]:
+    """Graphs that other writers store as row shards, like X."""
+    first_names: dict[str, str] = {}
+    for section in sections.of(SectionType.OBSP_CSR_SHARD, modality_id):
+        match = SHARD_NAME.fullmatch(section.name)
+        base = section.name if match is None else match["matrix"]
+        key = sections.decoded(section.name, partial(key_of, base, "obsp", modality))
+        first_names.setdefault(key, section.name)
+    return {
+        key: partial(_graph, sections, modality_id, key, name, length)
+        for key, name in first_names.items()
+    }
+
+
+def _graph(sections: Sections, modality_id: int, key: str, first_name: str, length: int) -> Any:
+    matrix = Matrix(
+        sections.file,
+        section_type=SectionType.OBSP_CSR_SHARD,
+        name=key,
+        modality_id=modality_id,
+    )
+    if matrix.shape != (length, length):
+        raise sections.damage(
+            first_name, f"the graph is {matrix.shape[0]} x {matrix.shape[1]}, not {length} wide"
+        )
+    arrays = matrix.gather_csr(np.arange(length, dtype=np.int64))
+    return as_csr_matrix(GatheredRows(*arrays, n_cols=length))
 
 
 def _component(

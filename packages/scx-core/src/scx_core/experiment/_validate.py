@@ -62,7 +62,8 @@ class _Search:
         self.attempt(shared.load_uns)
         if multimodal:
             self.attempt(lambda: shared.axis)
-            self.attempt(shared.load_var)
+            if shared.has_var:
+                self.attempt(shared.load_var)
             for kind in ("obsm", "varm", "obsp", "varp"):
                 self._components(partial(shared.loaders, kind))
 

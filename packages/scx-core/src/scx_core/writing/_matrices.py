@@ -159,11 +159,9 @@ def _encode_job(
 def _append(file: FileWriter, block: Block, findings: Findings) -> None:
     if isinstance(block, DenseBlock):
         mended = file.append_dense(block.values)
-        explicit_zeros = 0  # a dense matrix has no choice
     else:
         mended = file.append_csr(block.indptr, block.indices, block.values)
-        explicit_zeros = mended.explicit_zeros
     findings.unsorted_rows += mended.unsorted_rows
     findings.duplicate_entries += mended.duplicate_entries
-    findings.explicit_zeros += explicit_zeros
+    findings.explicit_zeros += mended.explicit_zeros
     findings.non_finite_values += mended.non_finite_values
