@@ -216,6 +216,39 @@ def test_value_types_stay(tmp_path: Path, dtype: str, layout: str) -> None:
         assert np.array_equal(gathered(source), dense.astype(source.dtype))
 
 
+@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize("chunks", [(40, 1), (40, 7), (16, 7), (1, 30), (7, 4), (40, 30)])
+def test_dense_matrices_in_chunks_of_any_shape(
+    tmp_path: Path, chunks: tuple[int, int], compression: str | None
+) -> None:
+    dense = counts(40, 30).toarray()
+    dense[3, 4] = -0.0
+    dense[5, 6] = np.nan
+    path = tmp_path / "a.h5ad"
+    write_bare_h5ad(path, dense, chunks=chunks, compression=compression)
+    for memory_bytes in (1, 500, 1 << 20):
+        means = ReadingMeans(memory_bytes, tmp_path)
+        with h5ad_content(path, means) as content:
+            source = content.modalities[""].X
+            assert source.form == "dense"
+            for block_bytes in (1, 1000, 10**6):
+                ours = gathered(source, block_bytes)
+                assert np.array_equal(
+                    ours.view(np.uint32)[ours != 0], dense.view(np.uint32)[dense != 0]
+                )
+                assert np.array_equal(ours, dense, equal_nan=True)
+    assert not list(tmp_path.glob(".scx*"))
+
+
+def test_chunks_over_many_rows_are_unpacked_once(tmp_path: Path) -> None:
+    dense = counts(40, 30).toarray()
+    path = tmp_path / "a.h5ad"
+    write_bare_h5ad(path, dense, chunks=(40, 1), compression="gzip")
+    with h5ad_content(path, ReadingMeans(200, tmp_path)) as content:
+        blocks = list(content.modalities[""].X.row_blocks(100))
+    assert {type(block).__name__ for block in blocks} == {"CsrBlock"}
+
+
 def test_empty_axes(tmp_path: Path) -> None:
     for shape in ((0, 3), (3, 0), (0, 0)):
         for make in (sp.csr_matrix, sp.csc_matrix, lambda s: np.zeros(s, np.float32)):

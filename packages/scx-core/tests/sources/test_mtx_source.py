@@ -245,5 +245,10 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
         rebuilt(folder)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         rebuilt(folder / "none")
+    with pytest.raises(ValueError, match=r"cells\.tsv is no Matrix Market file: it looks like"):
+        rebuilt(folder / "cells.tsv")
+    (folder / "matrix.mtx").rename(folder / "counts.mtx")
+    with pytest.raises(ValueError, match=r"counts\.mtx must be named matrix\.mtx or"):
+        rebuilt(folder / "counts.mtx")
     with pytest.raises(ValueError, match=r'var_names=.symbols. must be "gene_symbols" or'):
         rebuilt(folder, var_names="symbols")

@@ -254,10 +254,17 @@ def with_chunk_cache(dataset: Dataset, piece_bytes: int) -> Dataset:
     Without this a chunk larger than HDF5's cache of one megabyte is unpacked again for every slice
     that touches it.
     """
-    if dataset.chunks is None or dataset.id.get_create_plist().get_nfilters() == 0:
+    if not is_packed(dataset):
         return dataset
     chunk_bytes = int(np.prod(dataset.chunks)) * dataset.dtype.itemsize
     return reopened(dataset, chunk_bytes) if chunk_bytes > piece_bytes // 16 else dataset
+
+
+def is_packed(dataset: Dataset) -> bool:
+    """Whether the dataset's chunks pass through filters, so that each is unpacked whole."""
+    if dataset.chunks is None:
+        return False
+    return int(dataset.id.get_create_plist().get_nfilters()) > 0
 
 
 def reopened(dataset: Dataset, cache_bytes: int) -> Dataset:

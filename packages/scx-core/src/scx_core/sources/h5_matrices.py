@@ -20,11 +20,14 @@ from scx_core.sources.base import (
 from scx_core.sources.csc_transpose import Transposition
 from scx_core.sources.h5_compressed import (
     CompressedArrays,
+    CompressedPiece,
     compressed_arrays,
+    is_packed,
     reopened,
     sparse_shape,
 )
 from scx_core.sources.hdf5 import Dataset, Group, attribute, is_group, native, where
+from scx_core.writing._blocks import as_csr
 
 
 @dataclass(frozen=True)
@@ -118,19 +121,47 @@ class DenseOnDisk:
         n_rows, n_cols = self.shape
         return n_rows * n_cols
 
-    def row_blocks(self, block_bytes: int) -> Iterator[DenseBlock]:
+    def row_blocks(self, block_bytes: int) -> Iterator[DenseBlock] | Iterator[CsrBlock]:
         n_rows, n_cols = self.shape
         row_bytes = max(1, n_cols * self.dtype.itemsize)
         step = max(1, block_bytes // row_bytes)
-        dataset = self.dataset
-        if dataset.chunks is not None:
-            # rows that lie in the same chunks are best read together
-            chunk_rows = dataset.chunks[0]
-            step = step // chunk_rows * chunk_rows or step
-            if step < chunk_rows:
-                dataset = reopened(dataset, min(chunk_rows * row_bytes, self.means.memory_bytes))
-        for start in range(0, n_rows, step):
+        if self.dataset.chunks is None:
+            return self._row_blocks(self.dataset, step)
+        # rows that lie in the same chunks are best read together
+        chunk_rows = self.dataset.chunks[0]
+        band_bytes = chunk_rows * row_bytes
+        if step >= chunk_rows:
+            return self._row_blocks(self.dataset, step // chunk_rows * chunk_rows)
+        if band_bytes <= self.means.memory_bytes or not is_packed(self.dataset):
+            cache_bytes = min(band_bytes, self.means.memory_bytes)
+            return self._row_blocks(reopened(self.dataset, cache_bytes), step)
+        turning = Transposition(
+            n_rows, n_cols, self.dtype, self.means.memory_bytes, self.means.folder
+        )
+        return turning.blocks(self._tiles(turning.piece_bytes), self.n_values, block_bytes)
+
+    def _row_blocks(self, dataset: Dataset, step: int) -> Iterator[DenseBlock]:
+        for start in range(0, self.shape[0], step):
             yield DenseBlock(np.ascontiguousarray(native(dataset[start : start + step])))
+
+    def _tiles(self, tile_bytes: int) -> Iterator[CompressedPiece]:
+        """The values that are not zero, by bands of columns, for chunks that reach over many rows.
+
+        To read such a matrix by rows, every chunk would be unpacked once for each block of rows.
+        """
+        n_rows, n_cols = self.shape
+        chunk_rows, chunk_cols = self.dataset.chunks
+        chunk_bytes = chunk_rows * chunk_cols * self.dtype.itemsize
+        row_step = min(n_rows, max(1, tile_bytes // chunk_bytes) * chunk_rows)
+        dataset = reopened(self.dataset, chunk_bytes)
+        for first_col in range(0, n_cols, chunk_cols):
+            columns = slice(first_col, min(n_cols, first_col + chunk_cols))
+            for first_row in range(0, n_rows, row_step):
+                tile = native(dataset[first_row : first_row + row_step, columns])
+                by_column = as_csr(DenseBlock(np.ascontiguousarray(tile.T)))
+                yield CompressedPiece(
+                    first_col, by_column.indptr, by_column.indices + first_row, by_column.values
+                )
 
 
 @dataclass(frozen=True)

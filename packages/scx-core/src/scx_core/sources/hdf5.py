@@ -55,7 +55,8 @@ def open_hdf5(path: Path, reader: str, kind: str) -> Iterator[h5py.File]:
     if path.is_dir() or not h5py.is_hdf5(path):
         raise ValueError(f"{path} is not {kind}: {advice(path, reader)}")
     try:
-        file = h5py.File(path, "r")
+        # a file system without locks is no reason to refuse
+        file = h5py.File(path, "r", locking="best-effort")
     except OSError as error:
         raise ValueError(
             f"{path} cannot be opened as HDF5, it may be cut off or still being written: {error}"

@@ -27,7 +27,7 @@ from scx_core.sources.base import (
     ModalityContent,
 )
 from scx_core.sources.csc_transpose import Collection, Transposition, Turned
-from scx_core.sources.detect import matrix_files
+from scx_core.sources.detect import advice, matrix_files, source_kind
 from scx_core.sources.h5_matrices import ReadingMeans, SelectedColumns
 from scx_core.sources.mtx_text import MatrixMarketFile, open_text, whole_text
 from scx_core.sources.tenx import float32_if_exact, selected_features
@@ -117,6 +117,8 @@ def mtx_content(
 
 def find_files(path: Path, prefix: str | None) -> MtxFolder:
     """The files of the matrix in folder `path`, or of the .mtx file that `path` is."""
+    if path.is_file() and source_kind(path) != "mtx_file":
+        raise ValueError(f"{path} is no Matrix Market file: {advice(path, 'from_mtx')}")
     if path.is_file():
         match = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", path.name)
         if match is None:
