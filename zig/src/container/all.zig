@@ -4,6 +4,7 @@ test {
     _ = @import("catalog.zig");
     _ = @import("facts.zig");
     _ = @import("file.zig");
+    _ = @import("hashing.zig");
     _ = @import("layout.zig");
     _ = @import("modality_table.zig");
     _ = @import("platform.zig");

@@ -16,13 +16,13 @@
 const std = @import("std");
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
-const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
 const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
+const hashing = @import("hashing.zig");
 const platform = @import("platform.zig");
 const section_index = @import("section_index.zig");
 const SectionType = @import("section_types.zig").SectionType;
@@ -163,8 +163,7 @@ pub const File = struct {
     /// Compares a section's bytes with the hash in the catalog.
     pub fn verifySection(file: *File, index: u32, report: *Report) Failure!void {
         const section = &file.sections[index];
-        var hash: [catalog_format.hash_bytes]u8 = undefined;
-        Blake3.hash(file.sectionBytes(index), &hash, .{});
+        const hash = hashing.hash(file.sectionBytes(index));
         const good = std.mem.eql(u8, &hash, &section.blake3);
         file.marks[index].store(if (good) .good else .bad, .release);
         if (!good) return damaged(section, report);
@@ -195,12 +194,12 @@ pub const File = struct {
     /// Of the header with its checksum field zero, and of everything up to the end of the catalog.
     fn checksumOf(header_in: layout.Header, bytes: platform.Map) u64 {
         const end = header_in.full_catalog_offset + header_in.full_catalog_length;
-        var hasher: Blake3 = .init(.{});
+        var hasher: hashing.Blake3 = .init(.{});
         var header = header_in;
         header.file_checksum = 0;
-        hasher.update(header.asBytes());
-        hasher.update(bytes[layout.header_bytes..@intCast(end)]);
-        return fileChecksum(&hasher);
+        hashing.update(&hasher, header.asBytes());
+        hashing.update(&hasher, bytes[layout.header_bytes..@intCast(end)]);
+        return hashing.finalShort(&hasher);
     }
 
     pub fn willNeed(file: *const File, range: layout.Range) void {
@@ -213,13 +212,6 @@ pub const File = struct {
         return count;
     }
 };
-
-/// The first 64 bits of the hash, as the header holds them.
-pub fn fileChecksum(hasher: *const Blake3) u64 {
-    var hash: [8]u8 = undefined;
-    hasher.final(&hash);
-    return std.mem.readInt(u64, &hash, .little);
-}
 
 /// The range must lie inside: `open` has checked those of the header and of every section.
 fn slice(bytes: []const u8, range: layout.Range) []const u8 {

@@ -18,13 +18,13 @@
 const std = @import("std");
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
-const Blake3 = std.crypto.hash.Blake3;
 const errors = @import("../errors.zig");
 const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
+const hashing = @import("hashing.zig");
 const platform = @import("platform.zig");
 const section_index = @import("section_index.zig");
 const shard_peek = @import("shard_peek.zig");
@@ -354,18 +354,16 @@ pub const Writer = struct {
         length: u64,
         report: *Report,
     ) Failure![catalog_format.hash_bytes]u8 {
-        var hasher: Blake3 = .init(.{});
+        var hasher: hashing.Blake3 = .init(.{});
         var done: u64 = 0;
         while (done < length) {
             const piece = writer.piece[0..@intCast(@min(length - done, writer.piece.len))];
             try writer.readAt(offset + done, piece, report);
             if (done == 0 and entry.section_type.isShard()) writer.noteFraming(piece);
-            hasher.update(piece);
+            hashing.update(&hasher, piece);
             done += piece.len;
         }
-        var hash: [catalog_format.hash_bytes]u8 = undefined;
-        hasher.final(&hash);
-        return hash;
+        return hashing.final(&hasher);
     }
 
     fn noteFraming(writer: *Writer, start: []const u8) void {
@@ -420,16 +418,16 @@ pub const Writer = struct {
     /// Of the header with a checksum of 0 and of all behind it, read back.
     fn checksum(writer: *Writer, header: *const layout.Header, end: u64, report: *Report) Failure!u64 {
         assert(header.file_checksum == 0);
-        var hasher: Blake3 = .init(.{});
-        hasher.update(header.asBytes());
+        var hasher: hashing.Blake3 = .init(.{});
+        hashing.update(&hasher, header.asBytes());
         var done: u64 = layout.header_bytes;
         while (done < end) {
             const piece = writer.piece[0..@intCast(@min(end - done, writer.piece.len))];
             try writer.readAt(done, piece, report);
-            hasher.update(piece);
+            hashing.update(&hasher, piece);
             done += piece.len;
         }
-        return @import("file.zig").fileChecksum(&hasher);
+        return hashing.finalShort(&hasher);
     }
 };
 
