@@ -235,8 +235,8 @@ typedef struct scx_dense_options {
 
 /* row-major float32, n_rows x (n_panel or n_cols); every element is written */
 int32_t scx_matrix_gather_dense(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, const scx_dense_options *options, float *values_out, uint32_t threads, scx_error *error);
-/* hashes the shards, decodes every row, checks canonical form, row order and the catalog's figures */
-int32_t scx_matrix_validate(scx_matrix *matrix, scx_error *error);
+/* hashes one shard, decodes each of its rows, checks canonical form and the figures written about it */
+int32_t scx_matrix_validate_shard(scx_matrix *matrix, uint32_t shard_index, scx_error *error);
 
 /* ---- order: what follows from a seed alone; any thread ---- */
 #define SCX_TAG_SHARD_ORDER 0x5343585348524431 /* "SCXSHRD1", big-endian */

@@ -280,12 +280,16 @@ pub fn denseOptions(options: *const DenseOptions, report: *Report) Failure!matri
     };
 }
 
-export fn scx_matrix_validate(matrix: ?*MatrixHandle, error_out: ?*AbiError) i32 {
+export fn scx_matrix_validate_shard(matrix: ?*MatrixHandle, shard_index: u32, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(validateAll(matrix, &report), &report, error_out);
+    return handle.answer(validateShard(matrix, shard_index, &report), &report, error_out);
 }
 
-fn validateAll(matrix: ?*MatrixHandle, report: *Report) Failure!void {
-    const own = try handle.checked(MatrixHandle, matrix, report);
-    try validate.validateMatrix(handle.allocator, own.matrix, report);
+fn validateShard(matrix_handle: ?*MatrixHandle, shard_index: u32, report: *Report) Failure!void {
+    const own = try handle.checked(MatrixHandle, matrix_handle, report);
+    const shards = own.matrix.shards.len;
+    if (shard_index >= shards) {
+        return report.fail(error.OutOfRange, "shard {d} is out of range: the matrix has {d} shards", .{ shard_index, shards });
+    }
+    try validate.validateShard(handle.allocator, own.matrix, shard_index, report);
 }

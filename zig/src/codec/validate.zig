@@ -1,4 +1,4 @@
-//! Looking at every row of a matrix: that it decodes, that it is canonical, and that the figures written about it are
+//! Looking at every row of a shard: that it decodes, that it is canonical, and that the figures written about it are
 //! true.
 
 const std = @import("std");
@@ -16,16 +16,14 @@ const Report = errors.Report;
 const Scratch = matrix_module.Scratch;
 const ShardView = shard_view.ShardView;
 
-pub fn validateMatrix(allocator: Allocator, matrix: *const Matrix, report: *Report) Failure!void {
+pub fn validateShard(allocator: Allocator, matrix: *const Matrix, shard_index: u32, report: *Report) Failure!void {
     var scratch = try Scratch.init(allocator, matrix);
     defer scratch.deinit();
-    for (matrix.shards, 0..) |*view, number| {
-        const section = &matrix.file.sections[view.section_index];
-        try matrix.file.verifySection(view.section_index, report);
-        report.at(section.name, number, errors.no_index);
-        try checkBodyHash(matrix, view, report);
-        try checkRows(matrix, view, &scratch, report);
-    }
+    const view = &matrix.shards[shard_index];
+    try matrix.file.verifySection(view.section_index, report);
+    report.at(matrix.file.sections[view.section_index].name, shard_index, errors.no_index);
+    try checkBodyHash(matrix, view, report);
+    try checkRows(matrix, view, &scratch, report);
 }
 
 fn checkBodyHash(matrix: *const Matrix, view: *const ShardView, report: *Report) Failure!void {

@@ -7,6 +7,7 @@ share a matrix.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,9 @@ NORMALIZE = 1  # SCX_NORMALIZE
 LOG1P = 2  # SCX_LOG1P
 # what any matrix can be gathered as, besides its own dtype
 CONVERTED = (np.dtype(np.float32), np.dtype(np.float64))
+# what is gathered in one native call: some hundredths of a second
+VALUES_PER_CALL = 2**24
+ROWS_PER_CALL = 2**20
 
 
 @dataclass(frozen=True)
@@ -164,18 +168,20 @@ class Matrix:
         np.cumsum(counts, out=indptr[1:])
         indices = np.empty(int(indptr[-1]), dtype=np.int32)
         values = np.empty(int(indptr[-1]), dtype=wanted)
-        call(
-            "scx_matrix_gather_csr",
-            self.handle,
-            _rows_pointer(rows),
-            len(rows),
-            _native.input_array(indptr, np.int64, "indptr"),
-            _native.output_array(indices, np.int32, "indices"),
-            value_type(wanted),
-            _native.output_array(values, wanted, "values"),
-            threads,
-            path=self._path,
-        )
+        for start, stop in _pieces(indptr):
+            first, last = int(indptr[start]), int(indptr[stop])
+            call(
+                "scx_matrix_gather_csr",
+                self.handle,
+                _rows_pointer(rows[start:stop]),
+                stop - start,
+                _native.input_array(indptr[start : stop + 1] - first, np.int64, "indptr"),
+                _native.output_array(indices[first:last], np.int32, "indices"),
+                value_type(wanted),
+                _native.output_array(values[first:last], wanted, "values"),
+                threads,
+                path=self._path,
+            )
         return indptr, indices, values
 
     def gather_dense(
@@ -246,7 +252,8 @@ class Matrix:
 
         Raises CorruptFileError at the first thing that is wrong.
         """
-        call("scx_matrix_validate", self.handle, path=self._path)
+        for shard in range(self.info.n_shards):
+            call("scx_matrix_validate_shard", self.handle, shard, path=self._path)
 
     def close(self) -> None:
         """Free what the matrix holds; nothing may be in a call of it."""
@@ -270,6 +277,17 @@ class Matrix:
             codec=int(struct.codec_id),
             dtype=dtype,
         )
+
+
+def _pieces(indptr: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Runs of rows that are gathered in one call; between calls Python can react to Ctrl-C."""
+    n_rows = len(indptr) - 1
+    start = 0
+    while start < n_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + VALUES_PER_CALL, side="right")) - 1
+        stop = min(max(stop, start + 1), start + ROWS_PER_CALL, n_rows)
+        yield start, stop
+        start = stop
 
 
 def _rows_pointer(rows: npt.NDArray[np.int64]) -> CData:
