@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,30 @@ def mark(group: Group, encoding_type: str, encoding_version: str) -> None:
     """Say what a group holds, as readers of AnnData expect it."""
     group.attrs["encoding-type"] = encoding_type
     group.attrs["encoding-version"] = encoding_version
+
+
+def check_names(kind: str, names: Iterable[str]) -> None:
+    """Refuse names of members that HDF5 would take for something else.
+
+    Raises
+    ------
+    ValueError
+        Names the member and says what to do.
+    """
+    for name in names:
+        if name in ("", ".") or "/" in name:
+            raise ValueError(
+                f"{kind}[{name!r}] cannot have this name in an HDF5 file, where it would be read "
+                "back as something else: rename it"
+            )
+
+
+def check_nested_names(kind: str, mapping: Mapping[str, Any]) -> None:
+    """`check_names` for a mapping and all mappings in it."""
+    check_names(kind, mapping)
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            check_nested_names(f"{kind}[{name!r}]", value)
 
 
 def write_element(group: Group, key: str, value: Any, options: DatasetOptions) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from scx_core._byte_sizes import parse_bytes
 from scx_core.export.elements import (
     Group,
+    check_names,
+    check_nested_names,
     mark,
     write_element,
     write_members,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 Compression = Literal["gzip", "lzf"] | None
 
 BLOCK_BYTES_AT_MOST = 32 * 2**20
+COMPONENTS = ("obsm", "varm", "obsp", "varp")
 
 
 def export_h5ad(
@@ -118,6 +121,8 @@ def write_modality(
 ) -> None:
     """Write one modality as an AnnData into `group`."""
     options, rows = exporting.options, part.rows
+    uns = part.load_uns()
+    _check_all_names(part, uns)
     mark(group, "anndata", "0.1.0")
     if part.X is not None:
         write_matrix(group, "X", part.X, rows, exporting)
@@ -129,16 +134,26 @@ def write_modality(
     write_element(group, "obs", obs, options)
     del obs
     write_element(group, "var", part.load_var(), options)
-    for kind in ("obsm", "varm", "obsp", "varp"):
+    for kind in COMPONENTS:
         write_members(group, kind, part.loaders(kind), options)
     layers = group.create_group("layers")
     mark(layers, "dict", "0.1.0")
     for name, view in part.layers.items():
         write_matrix(layers, name, view, rows, exporting)
-    write_element(group, "uns", part.load_uns(), options)
+    write_element(group, "uns", uns, options)
     if part.raw is not None:
         raw = group.create_group("raw")
         mark(raw, "raw", "0.1.0")
         write_matrix(raw, "X", part.raw.X, rows, exporting)
         write_element(raw, "var", part.raw.load_var(), options)
         write_members(raw, "varm", part.raw.varm_loaders(), options)
+
+
+def _check_all_names(part: Modality, uns: dict[str, Any]) -> None:
+    """Refuse what cannot be written before any matrix is."""
+    for kind in COMPONENTS:
+        check_names(kind, part.loaders(kind))
+    check_names("layers", part.layers)
+    check_nested_names("uns", uns)
+    if part.raw is not None:
+        check_names("raw.varm", part.raw.varm_loaders())

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scx_core.experiment._to_mudata import member_map
-from scx_core.export.elements import mark, write_element, write_members
-from scx_core.export.h5ad import Compression, exporting_to, matrix_rows, write_modality
+from scx_core.export.elements import (
+    check_names,
+    check_nested_names,
+    mark,
+    write_element,
+    write_members,
+)
+from scx_core.export.h5ad import COMPONENTS, Compression, exporting_to, matrix_rows, write_modality
 from scx_core.export.placing import placed_file
 from scx_core.writing._progress import Progress
 
@@ -59,14 +65,19 @@ def export_h5mu(
 
 def _write_shared(file: h5py.File, experiment: Experiment, exporting: Exporting) -> None:
     shared, options = experiment.shared, exporting.options
+    uns = shared.load_uns()
+    check_nested_names("uns", uns)
+    check_names("mod", experiment.modality_names)
+    for kind in COMPONENTS:
+        check_names(kind, shared.loaders(kind))
     mark(file, "MuData", FORMAT_VERSION)
     file.attrs["axis"] = shared.axis
     write_element(file, "obs", shared.load_obs(), options)
     var = shared.load_var()
     write_element(file, "var", var, options)
-    for kind in ("obsm", "varm", "obsp", "varp"):
+    for kind in COMPONENTS:
         write_members(file, kind, shared.loaders(kind), options)
-    write_element(file, "uns", shared.load_uns(), options)
+    write_element(file, "uns", uns, options)
     for key, length in (("obsmap", experiment.n_obs), ("varmap", len(var))):
         maps = file.create_group(key)
         mark(maps, "dict", "0.1.0")

@@ -100,7 +100,7 @@ class CscOnDisk:
 
 @dataclass(frozen=True)
 class DenseOnDisk:
-    """A two-dimensional dataset."""
+    """A two-dimensional dataset, in the byte order of the file."""
 
     dataset: Dataset
     means: ReadingMeans
@@ -113,7 +113,7 @@ class DenseOnDisk:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return cast("np.dtype[Any]", self.dataset.dtype.newbyteorder("="))
+        return cast("np.dtype[Any]", self.dataset.dtype)
 
     @property
     def n_values(self) -> int:
@@ -122,7 +122,7 @@ class DenseOnDisk:
         return n_rows * n_cols
 
     def row_blocks(self, block_bytes: int) -> Iterator[DenseBlock] | Iterator[CsrBlock]:
-        n_rows, n_cols = self.shape
+        n_cols = self.shape[1]
         row_bytes = max(1, n_cols * self.dtype.itemsize)
         step = max(1, block_bytes // row_bytes)
         if self.dataset.chunks is None:
@@ -135,20 +135,29 @@ class DenseOnDisk:
         if band_bytes <= self.means.memory_bytes or not is_packed(self.dataset):
             cache_bytes = min(band_bytes, self.means.memory_bytes)
             return self._row_blocks(reopened(self.dataset, cache_bytes), step)
-        turning = Transposition(
-            n_rows, n_cols, self.dtype, self.means.memory_bytes, self.means.folder
-        )
-        return turning.blocks(self._tiles(turning.piece_bytes), self.n_values, block_bytes)
+        return self._by_columns(block_bytes)
 
     def _row_blocks(self, dataset: Dataset, step: int) -> Iterator[DenseBlock]:
         for start in range(0, self.shape[0], step):
-            yield DenseBlock(np.ascontiguousarray(native(dataset[start : start + step])))
+            yield DenseBlock(np.ascontiguousarray(dataset[start : start + step]))
 
-    def _tiles(self, tile_bytes: int) -> Iterator[CompressedPiece]:
-        """The values that are not zero, by bands of columns, for chunks that reach over many rows.
+    def _by_columns(self, block_bytes: int) -> Iterator[CsrBlock]:
+        """Rows put together from bands of columns, for chunks that reach over many rows.
 
         To read such a matrix by rows, every chunk would be unpacked once for each block of rows.
         """
+        turning = Transposition(
+            *self.shape,
+            self.dtype.newbyteorder("="),
+            self.means.memory_bytes,
+            self.means.folder,
+        )
+        tiles = self._tiles(turning.piece_bytes)
+        for block in turning.blocks(tiles, self.n_values, block_bytes):
+            yield replace(block, values=block.values.astype(self.dtype, copy=False))
+
+    def _tiles(self, tile_bytes: int) -> Iterator[CompressedPiece]:
+        """The values that are not zero, by bands of columns as wide as the chunks."""
         n_rows, n_cols = self.shape
         chunk_rows, chunk_cols = self.dataset.chunks
         chunk_bytes = chunk_rows * chunk_cols * self.dtype.itemsize
