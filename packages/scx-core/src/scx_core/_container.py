@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from scx_core import _native
+from scx_core._file_writer import FileWriter, Mended, total_mended
 from scx_core._native import CData, call, native
-from scx_core._value_types import dtype_of
+
+__all__ = [
+    "FileInfo",
+    "FileReader",
+    "FileWriter",
+    "Mended",
+    "Modality",
+    "Section",
+    "ShardEncoding",
+    "ShardInfo",
+    "total_mended",
+]
 
 VERIFY = 1  # SCX_OPEN_VERIFY
 
@@ -91,18 +98,6 @@ class Modality:
     n_vars: int
     nnz: int
     n_csr_shards: int
-
-
-@dataclass(frozen=True)
-class Mended:
-    """What was done to, or noticed in, rows that were appended."""
-
-    unsorted_rows: int = 0
-    duplicate_entries: int = 0
-    explicit_zeros: int = 0
-    non_finite_values: int = 0
-    negative_values: int = 0
-    fractional_values: int = 0
 
 
 class FileReader:
@@ -317,245 +312,3 @@ def _shard_info(struct: CData) -> ShardInfo:
         value_max=int(struct.value_max),
         value_sum=int(struct.value_sum),
     )
-
-
-class FileWriter:
-    """Writes a new .scx file; one thread at a time.
-
-    The bytes go to a hidden file beside `path`. `finish` gives it that name in one step; until
-    then, and when anything fails, what was under `path` stays as it was. As a context manager it
-    finishes when the block ends and drops everything when an exception leaves the block.
-
-    Parameters
-    ----------
-    path
-        The file to write. What a symbolic link points to is replaced, not the link.
-    n_obs, n_vars
-        Shape; of several modalities the largest `n_vars`.
-    shard_target_rows
-        Rows in a shard, noted in the header.
-    codec
-        Number of the codec that most shards use, noted in the header.
-    overwrite
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    FileExistsError
-        When `path` exists and `overwrite` is False; again in `finish`, when it has appeared since.
-    OSError
-        When the folder cannot be written to.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        n_obs: int,
-        n_vars: int,
-        shard_target_rows: int = 16_384,
-        codec: int = 0,
-        overwrite: bool = False,
-    ) -> None:
-        raw_path = _native.path_bytes(path)
-        self.path = os.fspath(path)
-        options = _native.new_struct(
-            "scx_writer_options",
-            overwrite=int(overwrite),
-            shard_target_rows=shard_target_rows,
-            codec_id=codec,
-            n_obs=n_obs,
-            n_vars=n_vars,
-        )
-        library = native()
-        out = library.ffi.new("scx_writer **")
-        call("scx_writer_create", raw_path, options, out, path=self.path)
-        self._handle: CData | None = _native.owned(out[0], library.lib.scx_writer_close)
-        self._value_type: int | None = None
-        self._n_cols = 0
-
-    def add_modality(
-        self, name: str, *, modality_type: int, n_vars: int, codec: int = 0, value_type: int = 0
-    ) -> None:
-        """Declare the next modality, before its first section; ids count from 1."""
-        self._call(
-            "scx_writer_add_modality",
-            _native.name_bytes(name, "name"),
-            modality_type,
-            codec,
-            value_type,
-            n_vars,
-        )
-
-    def add_section(self, name: str, data: Any, *, section_type: int, modality_id: int = 0) -> None:
-        """Write a section.
-
-        Parameters
-        ----------
-        name
-            Must be the only one of its type and modality.
-        data
-            Anything with a contiguous buffer: bytes, memoryview, a numpy or Arrow buffer.
-        section_type, modality_id
-            Numbers of the format.
-        """
-        # an empty buffer has no address that a pointer could take
-        pointer = native().ffi.from_buffer("uint8_t[]", data)
-        self._call(
-            "scx_writer_add_section",
-            int(section_type),
-            modality_id,
-            _native.name_bytes(name, "name"),
-            pointer,
-            len(pointer),
-        )
-
-    def begin_shard(
-        self,
-        name: str,
-        *,
-        section_type: int,
-        codec: int,
-        value_type: int,
-        row_start: int,
-        n_rows: int,
-        n_cols: int,
-        modality_id: int = 0,
-        threads: int = 0,
-        keep_zeros: bool = False,
-    ) -> None:
-        """Begin a shard of `n_rows` rows, the first of which is row `row_start` of the file.
-
-        `threads` 0 takes as many as the machine has; `keep_zeros` keeps explicit zeros.
-        """
-        raw_name = native().ffi.new("char[]", _native.name_bytes(name, "name"))
-        options = _native.new_struct(
-            "scx_shard_options",
-            section_type=int(section_type),
-            modality_id=modality_id,
-            codec_id=codec,
-            value_type=value_type,
-            threads=threads,
-            keep_zeros=int(keep_zeros),
-            row_start=row_start,
-            n_rows=n_rows,
-            n_cols=n_cols,
-            name=raw_name,
-        )
-        self._call("scx_shard_begin", options)
-        self._value_type = value_type
-        self._n_cols = n_cols
-
-    def append_csr(
-        self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[Any],
-        values: npt.NDArray[Any],
-    ) -> Mended:
-        """Append the next rows of the shard that is open.
-
-        Parameters
-        ----------
-        indptr
-            int64, one entry more than there are rows; it may start at any number.
-        indices
-            int32 or int64, from the first row on: `indices[0]` belongs to `indptr[0]`.
-        values
-            Of the shard's dtype, beside `indices`.
-
-        Returns
-        -------
-        Mended
-            What was wrong with these rows.
-        """
-        dtype = self._shard_dtype()
-        pointers = _native.input_array(indptr, np.int64, "indptr")
-        if indptr.ndim != 1 or indptr.size == 0:
-            raise ValueError("indptr must have one dimension and at least one entry")
-        n_values = int(indptr[-1]) - int(indptr[0])
-        if n_values < 0 or bool(np.any(indptr[1:] < indptr[:-1])):
-            raise ValueError("indptr decreases")
-        wide = indices.dtype == np.int64
-        mended = native().ffi.new("scx_mended *")
-        self._call(
-            "scx_shard_append_csr",
-            indptr.size - 1,
-            pointers,
-            _native.input_array(
-                indices, np.int64 if wide else np.int32, "indices", length=n_values
-            ),
-            8 if wide else 4,
-            _native.input_array(values, dtype, "values", length=n_values),
-            mended,
-        )
-        return _mended(mended)
-
-    def append_dense(self, values: npt.NDArray[Any]) -> Mended:
-        """Append the next rows of the shard that is open, shape (rows, columns of the shard)."""
-        pointer = _native.input_array(values, self._shard_dtype(), "values")
-        if values.ndim != 2 or values.shape[1] != self._n_cols:
-            raise ValueError(f"values has shape {values.shape}, expected (rows, {self._n_cols})")
-        mended = native().ffi.new("scx_mended *")
-        self._call("scx_shard_append_dense", values.shape[0], pointer, mended)
-        return _mended(mended)
-
-    def finish_shard(self) -> None:
-        """Complete the shard; all its rows must have been appended."""
-        self._call("scx_shard_finish")
-        self._value_type = None
-
-    def finish(self) -> None:
-        """Complete the file and put it in place; afterwards the writer is closed."""
-        try:
-            self._call("scx_writer_finish")
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Drop what was written, unless `finish` has put it in place."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            native().ffi.release(handle)
-
-    @property
-    def closed(self) -> bool:
-        """Whether `finish` or `close` was called."""
-        return self._handle is None
-
-    def __enter__(self) -> FileWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None and not self.closed:
-            self.finish()
-        self.close()
-
-    def _call(self, function: str, *arguments: Any) -> None:
-        if self._handle is None:
-            raise RuntimeError(f"{self.path}: the writer is closed")
-        call(function, self._handle, *arguments, path=self.path)
-
-    def _shard_dtype(self) -> np.dtype[Any]:
-        if self._value_type is None:
-            raise ValueError(f"{self.path}: no shard is open; begin one first")
-        dtype = dtype_of(self._value_type)
-        assert dtype is not None  # begin_shard has accepted it
-        return dtype
-
-
-def _mended(struct: CData) -> Mended:
-    return Mended(**{name: int(getattr(struct, name)) for name in Mended.__dataclass_fields__})
-
-
-def total_mended(parts: Iterable[Mended]) -> Mended:
-    """The sum over several calls."""
-    sums = dict.fromkeys(Mended.__dataclass_fields__, 0)
-    for part in parts:
-        for name in sums:
-            sums[name] += getattr(part, name)
-    return Mended(**sums)

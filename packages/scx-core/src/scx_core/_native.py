@@ -6,8 +6,8 @@ arrays check what C cannot: a pointer crosses only when dtype, layout and writab
 
 from __future__ import annotations
 
-import functools
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,10 @@ class Native:
     path: Path
 
 
-@functools.cache
+_loaded: Native | None = None
+_loading = threading.Lock()
+
+
 def native() -> Native:
     """The loaded library; the first call loads it.
 
@@ -48,6 +51,27 @@ def native() -> Native:
     ImportError
         When the library is missing, cannot be loaded or belongs to another version.
     """
+    global _loaded
+    if _loaded is None:
+        # one for all threads: C types of two loads do not fit each other
+        with _loading:
+            if _loaded is None:
+                _loaded = load()
+    return _loaded
+
+
+def _forget_loading() -> None:
+    """In a forked process: the thread that held the lock is not there to release it."""
+    global _loading
+    _loading = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loading)
+
+
+def load() -> Native:
+    """Load the library anew; `native` is what everyone uses."""
     paths = locate()
     ffi = FFI()
     ffi.cdef(declarations(paths.header.read_text(encoding="utf-8")))
@@ -94,13 +118,11 @@ def call(function: str, *arguments: Any, path: str | None = None) -> None:
     """
     library = native()
     error = library.ffi.new("scx_error *")
-    status = getattr(library.lib, function)(*arguments, error)
-    if status != 0:
-        raise exception_for(_failure(status, error), path)
+    check(getattr(library.lib, function)(*arguments, error), error, path=path)
 
 
 def check(status: int, error: CData, *, path: str | None = None) -> None:
-    """Raise the exception of a failed call that was made with an `scx_error` of its own."""
+    """Raise the exception of a failed call; `error` is the `scx_error` that it filled."""
     if status != 0:
         raise exception_for(_failure(status, error), path)
 

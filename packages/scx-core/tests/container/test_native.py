@@ -175,13 +175,29 @@ def test_another_library_is_refused(tmp_path: Path) -> None:
 def test_a_library_of_another_abi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_native, "ABI_VERSION", 2)
     with pytest.raises(ImportError, match="ABI 1, this scx-core needs 2"):
-        _native.native.__wrapped__()
+        _native.load()
 
 
 def test_the_library_is_loaded_on_first_use_only() -> None:
     code = "import sys, scx_core._container; print('pycparser' in sys.modules)"
     result = run(code)
     assert result.stdout == "False\n", result.stderr
+
+
+def test_threads_that_load_at_once_get_the_same_library() -> None:
+    code = """
+import threading
+from scx_core import _native
+start, found = threading.Barrier(8), set()
+def load():
+    start.wait()
+    found.add(id(_native.native()))
+threads = [threading.Thread(target=load) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(found))
+"""
+    assert run(code).stdout == "1\n"
 
 
 @pytest.mark.parametrize(

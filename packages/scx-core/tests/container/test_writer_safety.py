@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -167,6 +168,29 @@ def test_dropped_without_context_manager(tmp_path: Path) -> None:
         writer.add_section("uns", b"x", section_type=UNS)
     with pytest.raises(RuntimeError, match="closed"):
         writer.finish()
+
+
+def test_closing_waits_for_the_call_of_another_thread(tmp_path: Path) -> None:
+    writer = FileWriter(tmp_path / "a.scx", n_obs=1, n_vars=1)
+    begun = threading.Event()
+    refused: list[str] = []
+
+    def work() -> None:
+        for index in range(10_000):
+            try:
+                writer.add_section(f"obsm/{index}", bytes(4_000_000), section_type=8)
+            except RuntimeError as error:
+                refused.append(str(error))
+                return
+            begun.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(60)
+    writer.close()
+    thread.join(60)
+    assert len(refused) == 1 and "closed" in refused[0]
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_existing_target_is_refused_at_once_and_again_at_the_end(tmp_path: Path) -> None:
