@@ -157,6 +157,7 @@ typedef struct scx_writer_options {
 int32_t scx_writer_create(const char *path, const scx_writer_options *options, scx_writer **writer_out, scx_error *error);
 /* declares the next modality (ids count from 1); before its first section */
 int32_t scx_writer_add_modality(scx_writer *writer, const char *name, uint32_t modality_type, uint32_t codec_id, uint32_t value_type, uint64_t n_vars, scx_error *error);
+/* any section but shards (scx_shard_begin) and the modality table; a name may occur once per type and modality */
 int32_t scx_writer_add_section(scx_writer *writer, uint32_t section_type, uint32_t modality_id, const char *name, const uint8_t *data, uint64_t data_bytes, scx_error *error);
 /* catalogs, checksums, sync and rename; afterwards only scx_writer_close is allowed */
 int32_t scx_writer_finish(scx_writer *writer, scx_error *error);

@@ -10,6 +10,11 @@ comptime {
 }
 
 test {
+    _ = @import("codec/matrix_differential.zig");
+    _ = @import("codec/canonical.zig");
+    _ = @import("codec/shard.zig");
+    _ = @import("codec/parallel.zig");
+    _ = @import("levels/dispatch.zig");
     _ = @import("abi/library.zig");
     _ = @import("abi/handle.zig");
     _ = @import("abi/file.zig");

@@ -1,0 +1,160 @@
+//! The same matrices with codec rowpack and with codec none give the same rows, as CSR and dense, and a damaged row is
+//! told by its place.
+
+const std = @import("std");
+const errors = @import("../errors.zig");
+const gather = @import("gather.zig");
+const matrix_module = @import("matrix.zig");
+const rowpack = @import("rowpack.zig");
+const samples = @import("../fuzz_samples.zig");
+const validate = @import("validate.zig");
+const File = @import("../container/file.zig").File;
+
+const testing = std.testing;
+const Matrix = matrix_module.Matrix;
+const Report = errors.Report;
+const Scratch = matrix_module.Scratch;
+
+const Opened = struct {
+    file: *File,
+    matrix: *Matrix,
+
+    fn init(sample: *const samples.Sample, selector: matrix_module.Selector) !Opened {
+        var report: Report = .{};
+        const file = try File.fromBytes(testing.allocator, sample.bytes, .{ .verify = true }, &report);
+        errdefer file.closeBorrowed();
+        const matrix = try Matrix.open(testing.allocator, file, selector, &report);
+        return .{ .file = file, .matrix = matrix };
+    }
+
+    fn deinit(self: *Opened) void {
+        self.matrix.close();
+        self.file.closeBorrowed();
+    }
+};
+
+fn makeSamples() ![]const samples.Sample {
+    return samples.make(testing.allocator);
+}
+
+fn freeSamples(made: []const samples.Sample) void {
+    for (made) |sample| testing.allocator.free(sample.bytes);
+    testing.allocator.free(made);
+}
+
+test "both codecs give the same rows" {
+    const made = try makeSamples();
+    defer freeSamples(made);
+    for (made[0].selectors) |selector| {
+        var packed_rows = try Opened.init(&made[0], selector);
+        defer packed_rows.deinit();
+        var plain_rows = try Opened.init(&made[1], selector);
+        defer plain_rows.deinit();
+        try expectSameRows(packed_rows.matrix, plain_rows.matrix);
+        try expectSameDense(packed_rows.matrix, plain_rows.matrix);
+    }
+}
+
+fn expectSameRows(a: *Matrix, b: *Matrix) !void {
+    var report: Report = .{};
+    var scratch_a = try Scratch.init(testing.allocator, a);
+    defer scratch_a.deinit();
+    var scratch_b = try Scratch.init(testing.allocator, b);
+    defer scratch_b.deinit();
+    try testing.expectEqual(a.nnz, b.nnz);
+    for (0..@intCast(a.n_rows)) |row| {
+        const found_a = try a.openRow(@intCast(row), &scratch_a, &report);
+        const found_b = try b.openRow(@intCast(row), &scratch_b, &report);
+        const count = found_a.row.n_values;
+        try testing.expectEqual(count, found_b.row.n_values);
+        try testing.expectEqual(count, a.rowCount(row));
+        try testing.expectEqualSlices(u32, scratch_a.arrays.row.columns[0..count], scratch_b.arrays.row.columns[0..count]);
+        try a.rowValues(&found_a, .f64, &scratch_a, @ptrCast(scratch_a.arrays.values), &report);
+        try b.rowValues(&found_b, .f64, &scratch_b, @ptrCast(scratch_b.arrays.values), &report);
+        try testing.expectEqualSlices(f64, scratch_a.arrays.values[0..count], scratch_b.arrays.values[0..count]);
+    }
+}
+
+fn expectSameDense(a: *Matrix, b: *Matrix) !void {
+    var report: Report = .{};
+    const panel = [_]u32{ 1, 2, 40, 89 };
+    const rows = [_]i64{ 11, 0, 5, 5, 7, 6 };
+    for ([_]?[]const u32{ null, &panel }) |columns| {
+        var results: [2][]f32 = undefined;
+        for ([_]*Matrix{ a, b }, &results) |matrix, *result| {
+            var plan: matrix_module.DensePlan = try .init(testing.allocator, matrix, .{
+                .normalize = true,
+                .log1p = true,
+                .panel = columns,
+            }, &report);
+            defer plan.deinit();
+            result.* = try testing.allocator.alloc(f32, rows.len * plan.n_output);
+            @memset(result.*, std.math.nan(f32));
+            var job: gather.DenseGather = .{
+                .allocator = testing.allocator,
+                .matrix = matrix,
+                .plan = &plan,
+                .rows = &rows,
+                .out = result.*,
+            };
+            try job.run(1, &report);
+        }
+        defer for (results) |result| testing.allocator.free(result);
+        // rows with negatives take their depth from the values, others from the table: equal but for the last bit
+        for (results[0], results[1]) |x, y| try testing.expectApproxEqRel(x, y, 1e-6);
+    }
+}
+
+test "every shard of a good file is valid" {
+    const made = try makeSamples();
+    defer freeSamples(made);
+    for (made) |*sample| for (sample.selectors) |selector| {
+        var opened = try Opened.init(sample, selector);
+        defer opened.deinit();
+        var report: Report = .{};
+        for (0..opened.matrix.shards.len) |number| {
+            try validate.validateShard(testing.allocator, opened.matrix, @intCast(number), &report);
+        }
+    };
+}
+
+test "a damaged row names its shard and its row" {
+    const made = try makeSamples();
+    defer freeSamples(made);
+    var opened = try Opened.init(&made[0], made[0].selectors[0]);
+    defer opened.deinit();
+    var scratch = try Scratch.init(testing.allocator, opened.matrix);
+    defer scratch.deinit();
+    const view = &opened.matrix.shards[1];
+    const entry = view.entryOf(2);
+    const payload: [*]u8 = @constCast(view.values.ptr + entry.payload_offset);
+    payload[entry.payload_bytes / 2] ^= 4;
+    var report: Report = .{};
+    const row: i64 = @intCast(view.row_start + 2);
+    try testing.expectError(error.Corrupt, opened.matrix.openRow(row, &scratch, &report));
+    try testing.expectEqual(1, report.shard);
+    try testing.expectEqual(@as(u64, @intCast(row)), report.row);
+    try testing.expectEqualStrings("X_shard_1", report.section[0..report.section_length]);
+    // its neighbours are as good as before
+    _ = try opened.matrix.openRow(row - 1, &scratch, &report);
+    _ = try opened.matrix.openRow(row + 1, &scratch, &report);
+}
+
+fn openAndClose(allocator: std.mem.Allocator, sample: *const samples.Sample) !void {
+    var report: Report = .{};
+    const file = try File.fromBytes(allocator, sample.bytes, .{}, &report);
+    defer file.closeBorrowed();
+    const matrix = try Matrix.open(allocator, file, sample.selectors[0], &report);
+    defer matrix.close();
+    var scratch = try Scratch.init(allocator, matrix);
+    defer scratch.deinit();
+    const panel = [_]u32{3};
+    var plan = try matrix_module.DensePlan.init(allocator, matrix, .{ .panel = &panel }, &report);
+    plan.deinit();
+}
+
+test "nothing leaks when memory runs out while a matrix is opened" {
+    const made = try makeSamples();
+    defer freeSamples(made);
+    try testing.checkAllAllocationFailures(testing.allocator, openAndClose, .{&made[0]});
+}
