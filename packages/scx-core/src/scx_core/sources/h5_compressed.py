@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from scx_core.sources.base import IndexDtypes, IndexWidth
 from scx_core.sources.hdf5 import Dataset, Group, attribute, dataset_in, native, where
+from scx_core.writing._report import ScxWarning
 
 Indices: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -168,6 +169,7 @@ def compressed_arrays(group: Group, n_majors: int, n_minors: int) -> CompressedA
         warnings.warn(
             f"{where(group)}: the last {len(data) - used} of {len(data)} values belong to no row "
             "and are left out",
+            ScxWarning,
             stacklevel=2,
         )
     return arrays
