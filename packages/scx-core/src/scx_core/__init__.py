@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ._convert import from_anndata, from_mudata, read, write
     from ._convert_files import from_10x, from_h5ad, from_h5mu, from_mtx
     from ._errors import CorruptFileError
+    from ._user_warnings import ScxWarning
     from .experiment import Experiment, MatrixView, open
-    from .writing import ScxWarning
 
 __all__ = [
     "CorruptFileError",
@@ -41,7 +41,7 @@ _MODULES = {
     "CorruptFileError": "_errors",
     "Experiment": "experiment",
     "MatrixView": "experiment",
-    "ScxWarning": "writing",
+    "ScxWarning": "_user_warnings",
     "from_10x": "_convert_files",
     "from_anndata": "_convert",
     "from_h5ad": "_convert_files",

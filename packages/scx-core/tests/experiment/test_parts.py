@@ -192,6 +192,31 @@ def test_damage_is_named(path: Path) -> None:
             assert [name for name, ok in deep.items() if not ok] == [section["name"], "(file)"]
 
 
+def test_a_layer_called_x_is_not_x(tmp_path: Path) -> None:
+    ones = np.ones((2, 3), dtype="f4")
+    obs, var = pd.DataFrame(index=["c1", "c2"]), pd.DataFrame(index=["g1", "g2", "g3"])
+    path = tmp_path / "x.scx"
+    scx_core.from_anndata(anndata.AnnData(ones, obs, var, layers={"X": 2 * ones}), path)
+    content = path.read_bytes()
+    with scx_core.open(path) as experiment:
+        np.testing.assert_array_equal(experiment.X.toarray(), ones)
+        np.testing.assert_array_equal(experiment.layers["X"].toarray(), 2 * ones)
+        sections = experiment.sections()
+    shards = [place for place, section in enumerate(sections) if section["codec"] is not None]
+    assert [sections[place]["name"] for place in shards] == ["X_shard_0", "X_shard_0"]
+    for place in shards:
+        damaged = bytearray(content)
+        damaged[sections[place]["offset"] + sections[place]["length"] - 1] ^= 1
+        path.write_bytes(damaged)
+        with scx_core.open(path) as experiment:
+            for deep in (False, True):
+                verdicts = [ok for _, ok in experiment.validate(deep=deep)]
+                assert [number for number, ok in enumerate(verdicts) if not ok] == [
+                    place,
+                    len(sections),
+                ]
+
+
 def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnData) -> None:
     """Hashes that fit, but content that does not: as a faulty writer makes it."""
     from scx_core._container import FileWriter

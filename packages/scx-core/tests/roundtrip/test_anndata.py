@@ -221,6 +221,21 @@ def test_rows_out_of_order_are_only_logged(
     assert caplog.messages == ["X: 1 rows put into column order"]
 
 
+@pytest.mark.parametrize(
+    ("values", "columns", "message"),
+    [([1, 2], [1, 1], "1 repeated entries added up"), ([1, 0], [0, 1], "1 stored zeros dropped")],
+)
+def test_entries_that_change_are_warned_of(
+    tmp_path: Path, values: list[int], columns: list[int], message: str
+) -> None:
+    triple = (np.array(values, dtype=np.int32), np.array(columns), np.array([0, 2]))
+    layers = {"odd": sp.csr_matrix(triple, shape=(1, 2))}
+    adata = anndata.AnnData(obs=names(1, "c"), var=names(2, "g"), layers=layers)
+    with pytest.warns(scx_core.ScxWarning, match=rf"layers\['odd'\]: {message}$") as caught:
+        scx_core.from_anndata(adata, tmp_path / "x.scx")
+    assert caught[0].filename == __file__
+
+
 def test_short_forms(tmp_path: Path) -> None:
     adata = anndata.AnnData(np.eye(3, dtype=np.float32), obs=names(3, "c"), var=names(3, "g"))
     scx_core.write(adata, tmp_path / "x.scx", codec="none")

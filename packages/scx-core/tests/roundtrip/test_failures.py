@@ -180,3 +180,17 @@ def test_a_reader_keeps_the_file_that_it_opened(tmp_path: Path) -> None:
         assert before.X[:].sum() == 3 * N_ROWS
         with scx_core.open(target) as after:
             assert after.X is None
+
+
+def test_a_target_that_appears_meanwhile(tmp_path: Path) -> None:
+    target = tmp_path / "a.scx"
+
+    def appear(done: int, total: int) -> None:
+        target.write_bytes(b"of someone else")
+
+    given = content(FailingSource(-1, OSError()))
+    with pytest.raises(FileExistsError):
+        write_experiment(target, given, progress=appear)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
+        ("a.scx", b"of someone else")
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from types import TracebackType
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from scx_core._container import FileInfo, FileReader
 from scx_core._section_names import SectionType
+from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
 from scx_core.experiment._matrix_view import MatrixView
@@ -24,7 +24,6 @@ from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
 from scx_core.metadata import Column, column_names, read_column
-from scx_core.writing import ScxWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,11 +75,7 @@ class Experiment(Conversions):
             )
         unknown = self._sections.unknown_types()
         if unknown:
-            warnings.warn(
-                f"{self.path}: sections of unknown types {unknown} are left aside",
-                ScxWarning,
-                stacklevel=2,
-            )
+            warn_user(f"{self.path}: sections of unknown types {unknown} are left aside")
 
     # ---- the file ----
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scx_core._container import FileReader
 from scx_core._errors import CorruptFileError
-from scx_core._section_names import MATRIX_SHARD_TYPES
+from scx_core._section_names import MATRIX_SHARD_TYPES, SectionType
 
 if TYPE_CHECKING:
     from scx_core.experiment._experiment import Experiment
@@ -42,11 +42,14 @@ class _Search:
         self._sections = experiment.file.sections
         self.damage: dict[int, str] = {}
 
-    def attempt(self, read: Callable[[], Value], *, is_matrix: bool = False) -> Value | None:
+    def attempt(
+        self, read: Callable[[], Value], *, shards: SectionType | None = None
+    ) -> Value | None:
+        """What `read` gives; `shards` is the type of a matrix's sections, None for no matrix."""
         try:
             return read()
         except CorruptFileError as error:
-            self.damage.setdefault(self._place(error, is_matrix=is_matrix), str(error))
+            self.damage.setdefault(self._place(error, shards), str(error))
             return None
 
     def hashes(self, file: FileReader) -> None:
@@ -73,10 +76,10 @@ class _Search:
         self.attempt(modality.load_uns)
         for kind in ("obsm", "varm", "obsp", "varp"):
             self._components(partial(modality.loaders, kind))
-        self._matrix(lambda: modality.X)
+        self._matrix(lambda: modality.X, SectionType.CSR_SHARD)
         layers = self.attempt(lambda: modality.layers)
         for name in layers or ():
-            self._matrix(partial(modality.layers.__getitem__, name))
+            self._matrix(partial(modality.layers.__getitem__, name), SectionType.LAYER_CSR_SHARD)
         raw = self.attempt(lambda: modality.raw)
         if raw is not None:
             self._raw(raw)
@@ -84,21 +87,24 @@ class _Search:
     def _raw(self, raw: RawView) -> None:
         self.attempt(raw.load_var)
         self._components(raw.varm_loaders)
-        self._matrix(lambda: raw.X)
+        self._matrix(lambda: raw.X, SectionType.RAW_CSR_SHARD)
 
     def _components(self, loaders: Callable[[], dict[str, Callable[[], object]]]) -> None:
         for load in (self.attempt(loaders) or {}).values():
             self.attempt(load)
 
-    def _matrix(self, get: Callable[[], MatrixView | None]) -> None:
-        view = self.attempt(get, is_matrix=True)
+    def _matrix(self, get: Callable[[], MatrixView | None], shards: SectionType) -> None:
+        view = self.attempt(get, shards=shards)
         if view is not None:
-            self.attempt(view.validate, is_matrix=True)
+            self.attempt(view.validate, shards=shards)
 
-    def _place(self, error: CorruptFileError, *, is_matrix: bool) -> int:
-        # a layer's shard and one of X may have the same name, so types are looked at too
-        for section in self._sections:
-            is_shard = section.section_type in MATRIX_SHARD_TYPES
-            if section.name == error.section and is_shard == is_matrix:
+    def _place(self, error: CorruptFileError, shards: SectionType | None) -> int:
+        # names are unique among the sections of a type only: a layer may be called X
+        places = [section for section in self._sections if section.name == error.section]
+        for section in places:
+            if section.section_type == shards:
+                return section.index
+        for section in places:
+            if section.section_type not in MATRIX_SHARD_TYPES:
                 return section.index
         return WHOLE_FILE

@@ -21,7 +21,7 @@ MODALITIES_MAX = 255
 MODALITY_NAME_BYTES_MAX = 64
 # the container allows 1024; shard numbers and prefixes are added to a key
 KEY_BYTES_MAX = 900
-PROVENANCE_AXES = (0, 1, -1)
+MUDATA_AXES = (0, 1, -1)
 
 
 def check_options(*, codec: str, shard_size: int, threads: int, block_bytes: int) -> None:
@@ -47,7 +47,7 @@ def check_content(content: ExperimentContent) -> None:
         raise ValueError(
             f"{len(content.modalities)} modalities: a file holds 1 to {MODALITIES_MAX}"
         )
-    if content.axis not in PROVENANCE_AXES:
+    if content.axis not in MUDATA_AXES:
         raise ValueError(f"axis={content.axis} must be 0, 1 or -1")
     for name, modality in content.modalities.items():
         if multimodal:

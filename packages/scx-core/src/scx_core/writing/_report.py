@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from dataclasses import dataclass, field
 
+from scx_core._user_warnings import ScxWarning, warn_user
+
+__all__ = ["Findings", "Report", "ScxWarning"]
+
 logger = logging.getLogger("scx_core")
-
-
-class ScxWarning(UserWarning):
-    """Something about the data that was written, or read, that its owner should know."""
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Report:
         """The findings of one matrix, to be added to."""
         return self.matrices.setdefault(label, Findings())
 
-    def warn(self, *, stacklevel: int) -> None:
+    def warn(self) -> None:
         """One `ScxWarning` for NaN and infinity, one for entries that were joined or dropped.
 
         Rows that were only out of order hold the same values as before: they are logged.
@@ -56,11 +55,7 @@ class Report:
             if findings.non_finite_values
         ]
         if non_finite:
-            warnings.warn(
-                "NaN or infinite values were kept as they are, in " + ", ".join(non_finite),
-                ScxWarning,
-                stacklevel=stacklevel + 1,
-            )
+            warn_user("NaN or infinite values were kept as they are, in " + ", ".join(non_finite))
         mended = []
         for label, findings in self.matrices.items():
             if findings.duplicate_entries or findings.explicit_zeros:
@@ -68,8 +63,4 @@ class Report:
             elif findings.mended():
                 logger.info("%s: %s", label, ", ".join(findings.mended()))
         if mended:
-            warnings.warn(
-                "matrices were made canonical; " + "; ".join(mended),
-                ScxWarning,
-                stacklevel=stacklevel + 1,
-            )
+            warn_user("matrices were made canonical; " + "; ".join(mended))

@@ -140,7 +140,7 @@ def write_experiment(
             )
         for plan in plans:
             write_matrix(file, plan, settings, report, on_rows)
-    report.warn(stacklevel=2)
+    report.warn()
 
 
 def _declare_modalities(file: FileWriter, content: ExperimentContent, codec: int) -> None:
