@@ -7,7 +7,6 @@ and `indices` and `data` with one entry a stored value. The code speaks of the *
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -15,9 +14,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._user_warnings import warn_user
 from scx_core.sources.base import IndexDtypes, IndexWidth
 from scx_core.sources.hdf5 import Dataset, Group, attribute, dataset_in, native, where
-from scx_core.writing._report import ScxWarning
 
 Indices: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -166,11 +165,9 @@ def compressed_arrays(group: Group, n_majors: int, n_minors: int) -> CompressedA
     arrays = CompressedArrays(group, data, indices, indptr, n_majors, n_minors)
     used = arrays.n_values
     if used < len(data):
-        warnings.warn(
+        warn_user(
             f"{where(group)}: the last {len(data) - used} of {len(data)} values belong to no row "
-            "and are left out",
-            ScxWarning,
-            stacklevel=2,
+            "and are left out"
         )
     return arrays
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scx_core._user_warnings import warn_user
 from scx_core.sources.anndata_memory import modality_from_anndata
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.h5_elements import (
@@ -29,7 +29,6 @@ from scx_core.sources.hdf5 import (
     where,
 )
 from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
-from scx_core.writing._report import ScxWarning
 
 KNOWN = {"X", "layers", "obs", "var", *ALIGNED, "uns", "raw"}
 
@@ -92,11 +91,9 @@ def name_what_is_left(group: Group) -> None:
     """Warn of elements that AnnData does not know."""
     left = [name for name in group if name not in KNOWN and not name.startswith("raw.")]
     if left:
-        warnings.warn(
+        warn_user(
             f"{where(group)} holds {', '.join(map(repr, left))}, which AnnData does not know; not "
-            "converted",
-            ScxWarning,
-            stacklevel=2,
+            "converted"
         )
 
 

@@ -7,7 +7,6 @@ each genome had a group of its own.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._user_warnings import warn_user
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.detect import advice, legacy_genomes, source_kind
 from scx_core.sources.h5_compressed import compressed_arrays
@@ -31,7 +31,6 @@ from scx_core.sources.hdf5 import (
     text_column,
     where,
 )
-from scx_core.writing._report import ScxWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,11 +211,9 @@ def _var(group: Group) -> pd.DataFrame:
         is_mark = dataset.dtype.kind == "b"
         columns[name] = dataset[()].astype(bool) if is_mark else column(name)
     if left:
-        warnings.warn(
+        warn_user(
             f"{where(features)} holds {', '.join(map(repr, left))}, which is no column of the "
-            "features; not converted",
-            ScxWarning,
-            stacklevel=2,
+            "features; not converted"
         )
     return pd.DataFrame(columns, index=pd.Index(column("name"), dtype=object))
 
