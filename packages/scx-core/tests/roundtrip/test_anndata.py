@@ -168,6 +168,21 @@ def test_wide_index_arrays_come_back_wide(tmp_path: Path) -> None:
         assert_same(back, adata)
 
 
+def test_keys_that_look_like_names_of_sections(tmp_path: Path) -> None:
+    keys = ["", "..", "a/b", "X_shard_0", "shard_1", "ü", "_index", "a_shard_0/shard_3", " "]
+    adata = anndata.AnnData(
+        np.eye(3, dtype=np.float32),
+        obs=names(3, "c"),
+        var=names(3, "g"),
+        layers={key: np.full((3, 3), number) for number, key in enumerate(keys)},
+        obsm={key: np.full((3, 2), number) for number, key in enumerate(keys)},
+        varp={key: np.full((3, 3), number) for number, key in enumerate(keys)},
+    )
+    adata.raw = adata
+    adata.raw.varm["q/r"] = np.ones((3, 2))
+    assert_same(there_and_back(adata, tmp_path / "keys.scx"), adata)
+
+
 def test_chosen_layers(tmp_path: Path) -> None:
     layers = {key: np.full((2, 3), number) for number, key in enumerate("abc")}
     adata = anndata.AnnData(obs=names(2, "c"), var=names(3, "g"), layers=layers)
