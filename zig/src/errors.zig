@@ -124,7 +124,7 @@ pub const Report = struct {
     /// Fills the caller's struct; `null` means that the caller does not want one.
     pub fn exportTo(report: *const Report, failure: Failure, target: ?*AbiError) void {
         const out = target orelse return;
-        out.status = @intFromEnum(Status.of(failure));
+        out.status = @backingInt(Status.of(failure));
         out.os_error = report.os_error;
         out.shard = report.shard;
         out.row = report.row;
@@ -195,7 +195,7 @@ test "every failure has its own status and a message" {
     var seen: [14]bool = @splat(false);
     inline for (@typeInfo(Failure).error_set.error_names.?) |name| {
         const failure: Failure = @field(Failure, name);
-        const status: usize = @intCast(@intFromEnum(Status.of(failure)));
+        const status: usize = @intCast(@backingInt(Status.of(failure)));
         try std.testing.expect(!seen[status]);
         seen[status] = true;
         try std.testing.expect(plainMessage(failure).len > 0);

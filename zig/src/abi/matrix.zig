@@ -75,7 +75,7 @@ fn open(
     const out = try handle.required(*?*MatrixHandle, matrix_out, "matrix_out", report);
     out.* = null;
     const own = try handle.checked(FileHandle, file, report);
-    const kind: SectionType = @enumFromInt(std.math.cast(u8, section_type) orelse 255);
+    const kind: SectionType = @fromBackingInt(@intCast(std.math.cast(u8, section_type) orelse 255));
     if (!kind.isRowShard()) return report.fail(error.BadArgument, "section type {d} is no shard of rows", .{section_type});
     const matrix_handle = try handle.allocator.create(MatrixHandle);
     errdefer handle.allocator.destroy(matrix_handle);
@@ -109,12 +109,12 @@ fn getInfo(matrix_handle: ?*MatrixHandle, info_out: ?*MatrixInfo, report: *Repor
     const matrix = own.matrix;
     info.* = .{
         .struct_bytes = info.struct_bytes,
-        .value_type = @intFromEnum(matrix.value_type),
+        .value_type = @backingInt(matrix.value_type),
         .n_rows = matrix.n_rows,
         .n_cols = matrix.n_cols,
         .nnz = matrix.nnz,
         .n_shards = @intCast(matrix.shards.len),
-        .codec_id = @intFromEnum(matrix.shards[0].codec),
+        .codec_id = @backingInt(matrix.shards[0].codec),
     };
 }
 

@@ -59,7 +59,7 @@ fn begin(writer: ?*WriterHandle, options_in: ?*const ShardOptions, report: *Repo
 
 fn parseOptions(options: *const ShardOptions, report: *Report) Failure!shard_writer.Options {
     const name = try handle.text(options.name, "name", report);
-    const section_type: SectionType = @enumFromInt(std.math.cast(u8, options.section_type) orelse 255);
+    const section_type: SectionType = @fromBackingInt(@intCast(std.math.cast(u8, options.section_type) orelse 255));
     if (!section_type.isRowShard()) {
         return report.fail(error.BadArgument, "section type {d} is no shard of rows", .{options.section_type});
     }

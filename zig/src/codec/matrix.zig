@@ -169,7 +169,7 @@ pub const Matrix = struct {
         switch (found.view.codec) {
             .rowpack => {
                 const fault = self.level.decodeValues(
-                    @intFromEnum(self.value_type),
+                    @backingInt(self.value_type),
                     target,
                     &found.row,
                     &found.open,
@@ -205,7 +205,7 @@ pub const Matrix = struct {
         switch (found.view.codec) {
             .rowpack => {
                 const fault = self.level.denseRow(
-                    @intFromEnum(self.value_type),
+                    @backingInt(self.value_type),
                     &plan.row_plan,
                     &found.row,
                     &found.open,

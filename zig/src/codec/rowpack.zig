@@ -117,8 +117,8 @@ pub const RowHeader = extern struct {
     pub const byte_count = 8;
 
     pub fn write(self: RowHeader, target: *[byte_count]u8) void {
-        target[0] = self.low_bits | @intFromEnum(self.column_mode) << 5;
-        target[1] = @intFromEnum(self.value_mode);
+        target[0] = self.low_bits | @backingInt(self.column_mode) << 5;
+        target[1] = @backingInt(self.value_mode);
         target[2..5].* = self.widths;
         target[5] = @as(u8, @intFromBool(self.irregular)) | self.decimal_exponent << 1 | @as(u8, @intFromBool(self.short_palette)) << 4;
         std.mem.writeInt(u16, target[6..8], self.palette_length, .little);

@@ -6,6 +6,7 @@
 const std = @import("std");
 const canonical = @import("canonical.zig");
 const errors = @import("../errors.zig");
+const hashing = @import("../container/hashing.zig");
 const parallel = @import("parallel.zig");
 const rowpack = @import("rowpack.zig");
 const shard = @import("shard.zig");
@@ -193,8 +194,8 @@ pub const ShardWriter = struct {
 
     fn plainHeader(self: *const ShardWriter) shard.Header {
         return .{
-            .codec_id = @intFromEnum(self.options.codec),
-            .value_encoding = @intFromEnum(self.options.value_type),
+            .codec_id = @backingInt(self.options.codec),
+            .value_encoding = @backingInt(self.options.value_type),
             .index_dtype = if (shard.indexBytes(self.options.n_cols) == 2) 0 else 1,
             .n_major = self.options.n_rows,
             .n_minor = self.options.n_cols,
@@ -275,12 +276,12 @@ pub const ShardWriter = struct {
     fn hashBody(self: *ShardWriter, length: u64, report: *Report) Failure![8]u8 {
         const piece = try self.allocator.alloc(u8, 1 << 18);
         defer self.allocator.free(piece);
-        var hasher: std.crypto.hash.Blake3 = .init(.{});
+        var hasher: hashing.Blake3 = .init(.{});
         var at: u64 = shard.header_bytes;
         while (at < length) {
             const part = piece[0..@intCast(@min(piece.len, length - at))];
             try self.writer.readAt(self.section_at + at, part, report);
-            hasher.update(part);
+            hashing.update(&hasher, part);
             at += part.len;
         }
         var hash: [8]u8 = undefined;

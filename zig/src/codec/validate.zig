@@ -3,6 +3,7 @@
 
 const std = @import("std");
 const errors = @import("../errors.zig");
+const hashing = @import("../container/hashing.zig");
 const matrix_module = @import("matrix.zig");
 const shard = @import("shard.zig");
 const shard_view = @import("shard_view.zig");
@@ -29,9 +30,8 @@ pub fn validateShard(allocator: Allocator, matrix: *const Matrix, shard_index: u
 fn checkBodyHash(matrix: *const Matrix, view: *const ShardView, report: *Report) Failure!void {
     const bytes = matrix.file.sectionBytes(view.section_index);
     const header = shard.Header.parse(bytes[0..shard.header_bytes]).?;
-    var hash: [8]u8 = undefined;
-    std.crypto.hash.Blake3.hash(bytes[shard.header_bytes..], &hash, .{});
-    if (std.mem.eql(u8, &hash, &header.body_hash)) return;
+    const hash = hashing.hash(bytes[shard.header_bytes..]);
+    if (std.mem.eql(u8, hash[0..8], &header.body_hash)) return;
     return report.fail(error.Corrupt, "the hash in the shard's header does not match its content", .{});
 }
 

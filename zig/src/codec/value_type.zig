@@ -76,7 +76,7 @@ pub inline fn convert(comptime Target: type, value: anytype) Target {
 test "sizes and numbers agree" {
     inline for (std.enums.values(ValueType)) |value_type| {
         try std.testing.expectEqual(@sizeOf(value_type.Of()), value_type.bytes());
-        try std.testing.expectEqual(value_type, ValueType.fromInt(@intFromEnum(value_type)).?);
+        try std.testing.expectEqual(value_type, ValueType.fromInt(@backingInt(value_type)).?);
     }
     try std.testing.expectEqual(null, ValueType.fromInt(5));
     try std.testing.expectEqual(null, ValueType.fromInt(256));

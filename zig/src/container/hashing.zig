@@ -1,12 +1,13 @@
 //! BLAKE3 over whole sections and files. Everything that hashes more than a few kilobytes comes through `update`.
 
 const std = @import("std");
+const dispatch = @import("../levels/dispatch.zig");
 
 pub const Blake3 = std.crypto.hash.Blake3;
 pub const digest_bytes = Blake3.digest_length;
 
 pub fn update(hasher: *Blake3, bytes: []const u8) void {
-    hasher.update(bytes);
+    dispatch.table().hashUpdate(hasher, bytes.ptr, bytes.len);
 }
 
 pub fn hash(bytes: []const u8) [digest_bytes]u8 {

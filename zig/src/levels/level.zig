@@ -14,6 +14,10 @@ fn levelName() callconv(.c) [*:0]const u8 {
     return (options.name ++ "\x00")[0..options.name.len :0];
 }
 
+fn hashUpdate(hasher: *std.crypto.hash.Blake3, bytes: [*]const u8, length: usize) callconv(.c) void {
+    hasher.update(bytes[0..length]);
+}
+
 fn openRow(row: *const decode.Row, scratch: *const decode.RowScratch, open: *decode.OpenRow) callconv(.c) RowFault {
     return decode.openRow(row, scratch, open);
 }
@@ -26,7 +30,7 @@ fn decodeValues(
     scratch: *const decode.RowScratch,
     values: [*]u8,
 ) callconv(.c) RowFault {
-    switch (@as(ValueType, @enumFromInt(value_type))) {
+    switch (@as(ValueType, @fromBackingInt(@intCast(value_type)))) {
         inline else => |stored| switch (target) {
             .stored => return valuesAs(stored.Of(), stored.Of(), row, open, scratch, values),
             .f32 => return valuesAs(stored.Of(), f32, row, open, scratch, values),
@@ -56,7 +60,7 @@ fn denseRow(
     scratch: *const dense.DenseScratch,
     out: [*]f32,
 ) callconv(.c) RowFault {
-    switch (@as(ValueType, @enumFromInt(value_type))) {
+    switch (@as(ValueType, @fromBackingInt(@intCast(value_type)))) {
         inline else => |stored| return dense.denseRow(stored.Of(), plan, row, open, total, scratch, out),
     }
 }
@@ -73,6 +77,7 @@ fn scatterValues(
 
 const table: table_format.Table = .{
     .name = levelName,
+    .hashUpdate = hashUpdate,
     .openRow = openRow,
     .decodeValues = decodeValues,
     .denseRow = denseRow,

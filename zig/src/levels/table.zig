@@ -1,5 +1,6 @@
 //! What one CPU level offers to the library: the loops over the values of a row, behind plain C calls.
 
+const std = @import("std");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 
@@ -15,6 +16,9 @@ pub const Target = enum(u32) {
 /// `RowFault` numbers.
 pub const Table = extern struct {
     name: *const fn () callconv(.c) [*:0]const u8,
+
+    /// BLAKE3 over the next bytes of a section or file.
+    hashUpdate: *const fn (hasher: *std.crypto.hash.Blake3, bytes: [*]const u8, length: usize) callconv(.c) void,
 
     /// Columns into the scratch; `open` is what the other two need.
     openRow: *const fn (
