@@ -105,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_convert(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
+        # options that take several values would swallow IN and OUT behind them
+        usage="scx convert IN OUT [options]",
         help="make a .scx file of another format, or the other way round",
         description="Make OUT of IN. IN may be an .h5ad, an .h5mu, a 10x Genomics .h5, a Matrix "
         "Market folder (or the .mtx file in it), and OUT a .scx file; or IN a .scx file and OUT "
