@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from checkout import ROOT
 
 SECONDS = int(os.environ.get("SCX_FUZZ_SECONDS", "60"))
