@@ -2,16 +2,22 @@
 
 const std = @import("std");
 const bits = @import("bits.zig");
+const decimals = @import("decimals.zig");
+const row_tiers = @import("row_tiers.zig");
 const rowpack = @import("rowpack.zig");
 const value_type = @import("value_type.zig");
 
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const RowEntry = rowpack.RowEntry;
+const PaletteOf = @import("palette.zig").PaletteOf;
 const RowHeader = rowpack.RowHeader;
-
-/// Codes are counted one by one up to here; an escape starts below it.
-const histogram_length = 2 * (1 << rowpack.escape_width_max);
+const TierWriter = row_tiers.TierWriter;
+const Tiers = row_tiers.Tiers;
+const chooseTiers = row_tiers.chooseTiers;
+const decimalExponent = decimals.decimalExponent;
+const decimalOf = decimals.decimalOf;
+const zeroedArea = row_tiers.zeroedArea;
 
 /// Working memory of one encoding thread.
 pub fn RowEncoder(comptime T: type) type {
@@ -251,30 +257,6 @@ inline fn wholeNumber(comptime T: type, value: T) ?u64 {
     return if (@as(Bits, @bitCast(again)) == @as(Bits, @bitCast(value))) number else null;
 }
 
-/// The number d with value = d / 10^exponent to the bit; null where there is none.
-fn decimalOf(comptime T: type, value: T, exponent: u8) ?i32 {
-    const scaled = @round(@as(f64, value) * rowpack.powers_of_ten[exponent]);
-    if (!(@abs(scaled) < rowpack.decimal_limit)) return null;
-    const number: i32 = @intFromFloat(scaled);
-    const Bits = value_type.BitsOf(T);
-    const again = rowpack.decimalValue(T, rowpack.zigzag(number), exponent);
-    return if (@as(Bits, @bitCast(again)) == @as(Bits, @bitCast(value))) number else null;
-}
-
-/// The smallest exponent that fits every value; 0 where none does.
-fn decimalExponent(comptime T: type, values: []const T) u8 {
-    var exponent: u8 = 1;
-    for (values) |value| {
-        while (decimalOf(T, value, exponent) == null) {
-            exponent += 1;
-            if (exponent > rowpack.decimal_exponent_max) return 0;
-        }
-    }
-    // a larger exponent fits what a smaller one does only while the numbers stay below the limit
-    for (values) |value| if (decimalOf(T, value, exponent) == null) return 0;
-    return exponent;
-}
-
 /// The sum in column order with negatives and NaN as 0, and whether there were any.
 fn totalOf(comptime T: type, values: []const T, whole_sum: ?u64) struct { f64, bool } {
     if (whole_sum) |sum| return .{ @floatFromInt(sum), false };
@@ -301,226 +283,4 @@ fn planColumns(columns: []const u32, n_cols: u32) ColumnsPlan {
         best = .{ .mode = .elias_fano, .low_bits = @intCast(low_bits) };
     }
     return best;
-}
-
-/// Zero bytes at the end of `target`, with the slack of `bits.pack` behind them, which the caller cuts off again.
-fn zeroedArea(allocator: Allocator, bytes: usize, target: *std.ArrayList(u8)) Allocator.Error![]u8 {
-    const area = try target.addManyAsSlice(allocator, bytes + bits.pack_slack);
-    @memset(area, 0);
-    return area;
-}
-
-const Tiers = struct { widths: [3]u8, cost_bits: u64 };
-
-/// at_least[c]: how many codes are c or larger.
-const Histogram = [histogram_length + 1]u32;
-
-/// Fills `at_least` as far as `chooseTiers` looks and gives the largest code.
-fn countAtLeast(codes: []const u64, at_least: *Histogram) u64 {
-    var largest: u64 = 0;
-    for (codes) |code| largest = @max(largest, code);
-    const used: usize = @intCast(@min(largest, histogram_length));
-    // two tables in turn, because most codes are equal and adding to one counter waits for the last addition
-    var odd: Histogram = undefined;
-    @memset(at_least, 0);
-    @memset(odd[0 .. used + 1], 0);
-    var index: usize = 0;
-    while (index + 2 <= codes.len) : (index += 2) {
-        at_least[@intCast(@min(codes[index], histogram_length))] += 1;
-        odd[@intCast(@min(codes[index + 1], histogram_length))] += 1;
-    }
-    if (index < codes.len) at_least[@intCast(@min(codes[index], histogram_length))] += 1;
-    var rest: u32 = 0;
-    index = used + 1;
-    while (index > 0) {
-        index -= 1;
-        rest += at_least[index] + odd[index];
-        at_least[index] = rest;
-    }
-    return largest;
-}
-
-/// The cheapest widths by exact count, the first among equals.
-fn chooseTiers(codes: []const u64) Tiers {
-    var at_least: Histogram = undefined;
-    const largest = countAtLeast(codes, &at_least);
-    const count: u64 = codes.len;
-    const plain_width = bitLength(largest);
-    var best: Tiers = .{ .widths = .{ plain_width, 0, 0 }, .cost_bits = count * plain_width };
-    for (1..escapeWidthsEnd(plain_width)) |width_0| {
-        const escape_0 = bits.lowMask(@intCast(width_0));
-        const escaped: u64 = at_least[@intCast(escape_0)];
-        const cost_0 = count * width_0;
-        const last_1 = @max(1, bitLength(largest - escape_0));
-        keepCheaper(&best, .{ @intCast(width_0), last_1, 0 }, cost_0 + escaped * last_1);
-        for (1..escapeWidthsEnd(last_1)) |width_1| {
-            const escape_1 = bits.lowMask(@intCast(width_1));
-            const escaped_again: u64 = at_least[@intCast(escape_0 + escape_1)];
-            const last_2 = @max(1, bitLength(largest - escape_0 - escape_1));
-            const cost = cost_0 + escaped * width_1 + escaped_again * last_2;
-            keepCheaper(&best, .{ @intCast(width_0), @intCast(width_1), last_2 }, cost);
-        }
-    }
-    return best;
-}
-
-/// Escapes pay only in tiers narrower than what would hold every code.
-fn escapeWidthsEnd(width_needed: u8) usize {
-    return @max(1, @min(@as(usize, width_needed), rowpack.escape_width_max + 1));
-}
-
-fn keepCheaper(best: *Tiers, widths: [3]u8, cost_bits: u64) void {
-    if (cost_bits < best.cost_bits) best.* = .{ .widths = widths, .cost_bits = cost_bits };
-}
-
-fn bitLength(number: u64) u8 {
-    return 64 - @as(u8, @clz(number));
-}
-
-/// Writes codes tier by tier; the escaped ones of a tier are collected for the next.
-const TierWriter = struct {
-    capped: std.ArrayList(u64) = .empty,
-    escaped: [2]std.ArrayList(u64) = .{ .empty, .empty },
-
-    fn deinit(self: *TierWriter, allocator: Allocator) void {
-        self.capped.deinit(allocator);
-        for (&self.escaped) |*list| list.deinit(allocator);
-    }
-
-    fn write(
-        self: *TierWriter,
-        allocator: Allocator,
-        codes: []const u64,
-        tiers: Tiers,
-        target: *std.ArrayList(u8),
-    ) Allocator.Error!void {
-        var current = codes;
-        for (tiers.widths, 0..) |width, tier| {
-            const is_last = tier == 2 or tiers.widths[tier + 1] == 0;
-            const bytes: usize = @intCast(bits.packedBytes(current.len, width));
-            const area = try zeroedArea(allocator, bytes, target);
-            if (is_last) {
-                bits.pack(u64, current, width, area.ptr);
-                target.items.len -= bits.pack_slack;
-                return;
-            }
-            const next = &self.escaped[tier];
-            try next.resize(allocator, current.len + 1);
-            try self.capped.resize(allocator, current.len);
-            const found = splitEscaped(current, bits.lowMask(width), self.capped.items, next.items);
-            bits.pack(u64, self.capped.items, width, area.ptr);
-            target.items.len -= bits.pack_slack;
-            current = next.items[0..found];
-        }
-    }
-};
-
-/// `capped` gets every code, at most `escape`; `excess` what the escaped ones are beyond it, one element more than
-/// there can be.
-fn splitEscaped(codes: []const u64, escape: u64, capped: []u64, excess: []u64) usize {
-    var found: usize = 0;
-    for (codes, capped) |code, *kept| {
-        kept.* = @min(code, escape);
-        excess[found] = code -% escape;
-        found += @intFromBool(code >= escape);
-    }
-    return found;
-}
-
-/// The distinct values of a row, most frequent first.
-fn PaletteOf(comptime T: type) type {
-    return struct {
-        const Self = @This();
-        const Bits = value_type.BitsOf(T);
-        const Entry = struct { bits: Bits, count: u32, code: u32 };
-
-        /// Open addressing, at most half full.
-        const table_length = 2 * rowpack.palette_length_max;
-        const empty: u32 = std.math.maxInt(u32);
-
-        entries: std.ArrayList(Entry) = .empty,
-        order: std.ArrayList(u32) = .empty,
-        table: std.ArrayList(u32) = .empty,
-
-        fn deinit(self: *Self, allocator: Allocator) void {
-            self.entries.deinit(allocator);
-            self.order.deinit(allocator);
-            self.table.deinit(allocator);
-        }
-
-        fn length(self: *const Self) usize {
-            return self.entries.items.len;
-        }
-
-        /// false when there are so many distinct values that a palette cannot pay.
-        fn build(self: *Self, allocator: Allocator, values: []const T) Allocator.Error!bool {
-            self.entries.clearRetainingCapacity();
-            if (self.table.items.len == 0) try self.table.resize(allocator, table_length);
-            @memset(self.table.items, empty);
-            const entries_max = @min(rowpack.palette_length_max, values.len);
-            for (values) |value| {
-                const slot = self.find(@bitCast(value));
-                if (slot.* != empty) {
-                    self.entries.items[slot.*].count += 1;
-                    continue;
-                }
-                if (self.length() == entries_max) return false;
-                slot.* = @intCast(self.length());
-                try self.entries.append(allocator, .{ .bits = @bitCast(value), .count = 1, .code = 0 });
-            }
-            try self.assignCodes(allocator);
-            return true;
-        }
-
-        fn find(self: *Self, value: Bits) *u32 {
-            const mixed = (@as(u64, value) ^ @as(u64, value) >> 15) *% 0x9e37_79b9_7f4a_7c15;
-            var at: usize = @intCast(mixed >> comptime (63 - std.math.log2_int(u64, table_length) + 1));
-            while (true) : (at = (at + 1) % table_length) {
-                const slot = &self.table.items[at];
-                if (slot.* == empty or self.entries.items[slot.*].bits == value) return slot;
-            }
-        }
-
-        fn assignCodes(self: *Self, allocator: Allocator) Allocator.Error!void {
-            try self.order.resize(allocator, self.length());
-            for (self.order.items, 0..) |*number, index| number.* = @intCast(index);
-            std.mem.sort(u32, self.order.items, self.entries.items, moreFrequent);
-            for (self.order.items, 0..) |number, code| self.entries.items[number].code = @intCast(code);
-        }
-
-        fn moreFrequent(entries: []const Entry, a: u32, b: u32) bool {
-            if (entries[a].count != entries[b].count) return entries[a].count > entries[b].count;
-            return entries[a].bits < entries[b].bits;
-        }
-
-        fn encode(self: *Self, values: []const T, codes: []u64) void {
-            for (codes, values) |*code, value| code.* = self.entries.items[self.find(@bitCast(value)).*].code;
-        }
-
-        fn decimalsFitTwoBytes(self: *const Self, exponent: u8) bool {
-            for (self.entries.items) |entry| {
-                const number = decimalOf(T, @bitCast(entry.bits), exponent).?;
-                if (rowpack.zigzag(number) > std.math.maxInt(u16)) return false;
-            }
-            return true;
-        }
-
-        fn write(
-            self: *const Self,
-            allocator: Allocator,
-            header: RowHeader,
-            target: *std.ArrayList(u8),
-        ) Allocator.Error!void {
-            const entry_bytes = header.paletteEntryBytes(@sizeOf(T));
-            for (self.order.items) |number| {
-                const pattern = self.entries.items[number].bits;
-                var stored: u64 = pattern;
-                if (@typeInfo(T) == .float and header.decimal_exponent > 0) {
-                    stored = rowpack.zigzag(decimalOf(T, @bitCast(pattern), header.decimal_exponent).?);
-                }
-                const bytes = std.mem.toBytes(std.mem.nativeToLittle(u64, stored));
-                try target.appendSlice(allocator, bytes[0..entry_bytes]);
-            }
-        }
-    };
 }

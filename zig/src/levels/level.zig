@@ -93,6 +93,7 @@ test "the table knows its level" {
 }
 
 test {
+    _ = @import("../codec/decimals.zig");
     _ = @import("../codec/rowpack_differential.zig");
     _ = @import("../codec/crc32c.zig");
     _ = @import("../kernels/log1p.zig");
