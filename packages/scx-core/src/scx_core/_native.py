@@ -6,6 +6,7 @@ arrays check what C cannot: a pointer crosses only when dtype, layout and writab
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -85,7 +86,18 @@ def load() -> Native:
             f"the native library {paths.library} has ABI {found}, this scx-core needs "
             f"{ABI_VERSION}: install scx-core again, or unset SCX_LIBRARY"
         )
+    _pin(lib)
     return Native(ffi, lib, paths.library)
+
+
+def _pin(lib: Any) -> None:
+    """Keep the library mapped to the end of the process.
+
+    A pointer to a C function does not keep its library. When the interpreter ends, the destructors
+    of arrays and handles run in any order, some of them after all of Python's references to the
+    library are gone; so one reference is never given back.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(lib))
 
 
 def declarations(header: str) -> str:

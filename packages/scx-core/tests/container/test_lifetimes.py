@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import threading
 import weakref
@@ -55,6 +56,25 @@ def test_a_view_keeps_the_map_and_the_last_one_gives_it_back(path: Path) -> None
     del array
     gc.collect()
     assert not mapped(path)
+
+
+@linux
+def test_the_library_stays_mapped_for_destructors_that_run_last(path: Path) -> None:
+    # as at the end of the interpreter: what Python knows of the library goes first
+    script = f"""
+import gc
+from scx_core import _native
+from scx_core._container import FileReader
+view = FileReader({os.fspath(path)!r}).section_bytes(0)
+library = str(_native.native().path)
+_native._loaded = None
+gc.collect()
+assert library in open("/proc/self/maps").read()
+del view
+print("done")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 
 @linux
