@@ -1,5 +1,10 @@
 //! The root of libscx: pulls in the functions that `zig/scx.h` declares, each group from its own file.
 
+const std = @import("std");
+
+/// Without a signal stack: one in thread-local memory would cost every thread of the process 256 KiB.
+pub const std_options: std.Options = .{ .signal_stack_size = null };
+
 comptime {
     _ = @import("abi/library.zig");
     _ = @import("abi/file.zig");
