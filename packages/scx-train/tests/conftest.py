@@ -77,17 +77,28 @@ def epoch_words(seed: int, tag: bytes, epoch: int) -> Iterator[int]:
 
 
 def rows_of_epoch(
-    n_obs: int, *, shard_size: int, group_size: int, seed: int, epoch: int
+    n_obs: int,
+    *,
+    shard_size: int,
+    group_size: int,
+    seed: int,
+    epoch: int,
+    chosen: set[int] | None = None,
 ) -> list[int]:
-    """All rows in the order of one epoch."""
-    n_shards = -(-n_obs // shard_size)
+    """All rows, or the chosen ones, in the order of one epoch."""
+    contents = [
+        [row for row in range(first, min(n_obs, first + shard_size)) if not chosen or row in chosen]
+        for first in range(0, n_obs, shard_size)
+    ]
+    contents = [rows for rows in contents if rows]
+    n_shards = len(contents)
     shards = shuffled(list(range(n_shards)), epoch_words(seed, b"SCXSHRD1", epoch))
     words = epoch_words(seed, b"SCXROW_2", epoch)
     order: list[int] = []
     for first in range(0, n_shards, group_size):
         group: list[int] = []
         for shard in shards[first : first + group_size]:
-            group += range(shard * shard_size, min(n_obs, (shard + 1) * shard_size))
+            group += contents[shard]
         order += shuffled(group, words)
     return order
 

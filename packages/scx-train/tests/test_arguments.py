@@ -30,6 +30,15 @@ def test_defaults() -> None:
         "prefetch_batches": 4,
         "seed": 42,
         "threads": None,
+        "shuffle": True,
+        "rows": None,
+        "drop_last": False,
+        "min_batch": 1,
+        "tail": "drop",
+        "rank": None,
+        "world_size": None,
+        "shard": 0,
+        "num_shards": 1,
     }
 
 
@@ -46,6 +55,11 @@ def test_defaults() -> None:
         ("seed", 2**64, "18446744073709551615"),
         ("threads", 0, "from 1 to 64"),
         ("threads", 65, "from 1 to 64"),
+        ("min_batch", 0, "from 1 to 1024"),
+        ("min_batch", 1025, "from 1 to 1024"),
+        ("tail", "cut", "'drop', 'merge', 'keep'"),
+        ("shard", 1, "from 0 to 0"),
+        ("num_shards", 0, "at least 1"),
         ("target_sum", 0, "finite and positive"),
         ("target_sum", -1.0, "finite and positive"),
         ("target_sum", float("nan"), "finite and positive"),

@@ -1,4 +1,4 @@
-"""Shuffled training batches out of .scx files."""
+"""Training batches out of .scx files."""
 
 from scx_core._version import require_version
 
@@ -8,5 +8,6 @@ require_version("scx-train", __version__)
 
 from ._batch import Batch  # noqa: E402
 from ._dataset import TrainingDataset  # noqa: E402
+from ._split import split  # noqa: E402
 
-__all__ = ["Batch", "TrainingDataset", "__version__"]
+__all__ = ["Batch", "TrainingDataset", "__version__", "split"]

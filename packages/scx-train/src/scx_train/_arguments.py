@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, THREADS_MAX
+
+from ._cutting import TAILS, Tail
 
 SEED_MAX = 2**64 - 1
 
@@ -63,6 +66,43 @@ def seed(value: Any) -> int:
 def threads(value: Any) -> int:
     """Decode threads; 0 stands for None, which leaves the choice to the library."""
     return 0 if value is None else whole_number(value, "threads", lowest=1, highest=THREADS_MAX)
+
+
+def min_batch(value: Any, *, batch_size: int) -> int:
+    """The least cells of a last batch."""
+    return whole_number(value, "min_batch", lowest=1, highest=batch_size)
+
+
+def epoch(value: Any) -> int:
+    """The number of an epoch."""
+    return whole_number(value, "epoch", lowest=0, highest=SEED_MAX)
+
+
+def tail(value: Any) -> Tail:
+    """What happens to a short tail."""
+    if value not in TAILS:
+        raise ValueError(f"tail={value!r} must be one of {', '.join(map(repr, TAILS))}")
+    chosen: Tail = value
+    return chosen
+
+
+def place_among(value: Any, count: Any, *, argument: str, count_argument: str) -> tuple[int, int]:
+    """One of several processes or workers, numbered from 0."""
+    total = whole_number(count, count_argument, lowest=1)
+    return whole_number(value, argument, lowest=0, highest=total - 1), total
+
+
+def rank_and_world_size(rank: Any, world_size: Any) -> tuple[int, int]:
+    """Which process of how many; where both are None, those of torch.distributed if it runs."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("rank and world_size belong together: pass both or neither")
+    if rank is None:
+        # Whoever initialised it has imported it.
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
+            return 0, 1
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return place_among(rank, world_size, argument="rank", count_argument="world_size")
 
 
 def flag(value: Any, argument: str) -> bool:
@@ -141,3 +181,41 @@ def _panel_warning(n_given: int, n_kept: int) -> str:
         f"ascending order of their gene index{doubled}; np.unique(hvg_indices) gives the genes of "
         "the columns"
     )
+
+
+def row_selection(value: Any, *, n_obs: int) -> npt.NDArray[np.int64] | None:
+    """Rows to stream, int64, ascending and distinct; None for all.
+
+    Raises
+    ------
+    ValueError
+        It is a mask of another length, not one-dimensional, not of whole numbers, names a row
+        twice or one that is not there, or chooses none.
+    """
+    if value is None:
+        return None
+    given = np.asarray(value)
+    if given.ndim != 1:
+        raise ValueError(f"rows has {given.ndim} dimensions, but one is needed")
+    if given.dtype == np.bool_:
+        if len(given) != n_obs:
+            raise ValueError(f"rows is a mask of {len(given)} entries for {n_obs} cells")
+        given = np.flatnonzero(given)
+    if given.size == 0:
+        raise ValueError("rows chooses no cell: pass None for all")
+    if given.dtype.kind not in "iu":
+        raise ValueError(
+            f"rows has dtype {given.dtype}, but whole numbers are needed: rows of the file, or a "
+            "boolean mask over them"
+        )
+    lowest, highest = int(given.min()), int(given.max())
+    if lowest < 0 or highest >= n_obs:
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(f"rows holds {wrong}, but the cells are numbered 0 to {n_obs - 1}")
+    chosen = np.sort(given).astype(np.int64)
+    repeated = np.flatnonzero(chosen[1:] == chosen[:-1])
+    if repeated.size:
+        raise ValueError(
+            f"rows holds {chosen[repeated[0]]} more than once, but an epoch has each cell once"
+        )
+    return chosen

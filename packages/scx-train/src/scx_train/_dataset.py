@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy.typing as npt
 
@@ -14,15 +16,17 @@ from scx_core._pipeline import DensePipeline
 
 from . import _arguments as arguments
 from ._batch import Batch
+from ._cutting import Cutting, Tail
 from ._epoch import EpochIterator
-from ._order import ShuffledShardGroups
+from ._order import ShardGroups, ShardRows
 from ._pipelines import PipelineShelf
 from ._process import REMEDY, HomeProcess
+from ._progress import Progress, progress_of
 from ._source import Source, open_source
 
 
 class TrainingDataset:
-    """Shuffled batches of the cells of one .scx file.
+    """Batches of the cells of one .scx file, shuffled unless `shuffle=False`.
 
     Each `for batch in dataset:` is one epoch: every cell once, in a new order, in batches that are
     full but for the last. **Values are normalised and logged by default**; models of counts need
@@ -47,6 +51,10 @@ class TrainingDataset:
 
     Every `iter(dataset)` begins the next epoch. An iterator that is dropped half-way leaves no
     trace; two at the same time are two epochs, each with threads and buffers of its own.
+
+    Several processes that train together share the cells of an epoch: with `rank` and `world_size`
+    each gets batches of its own, all of them the same number, no cell twice. `scx_train._cutting`
+    says which.
 
     Parameters
     ----------
@@ -75,11 +83,31 @@ class TrainingDataset:
         0 to 2**64 - 1, default 42.
     threads
         Decode threads, at most 64; None (default) for one per CPU that the process may use.
+    shuffle
+        False for the cells in the order of the file, default True.
+    rows
+        Rows of the file to stream: whole numbers, each once, or a boolean mask over all rows. None
+        (default) for all. They need no order; `shuffle` says in which they come.
+    drop_last
+        Leave out the tail, the cells at the end of an epoch that do not fill a batch (of every
+        rank), default False.
+    min_batch
+        Cells that the tail needs to be a batch of its own, 1 to `batch_size`, default 1.
+    tail
+        What happens to a tail that is shorter: "drop" (default) leaves it out, "merge" adds it to
+        the batch before it (where there is none, it is a batch), "keep" makes it a batch.
+    rank, world_size
+        Which of how many processes that share an epoch; rank 0 to `world_size - 1`. None (default)
+        takes them from torch.distributed where it is initialised, else one process. The tail is
+        divided evenly; with fewer cells in it than processes it is left out unless it is merged.
+    shard, num_shards
+        Which of how many workers that share the batches of this process, default 0 of 1: worker
+        `shard` gets batches `shard`, `shard + num_shards`, ...
 
     Raises
     ------
     TypeError, ValueError
-        An argument is not valid, the panel names genes that are not there, or the file has no
+        An argument is not valid, the panel or `rows` names what is not there, or the file has no
         single X.
     KeyError
         There is no such obs column; the message lists those there are.
@@ -120,6 +148,15 @@ class TrainingDataset:
         prefetch_batches: int = 4,
         seed: int = 42,
         threads: int | None = None,
+        shuffle: bool = True,
+        rows: npt.ArrayLike | None = None,
+        drop_last: bool = False,
+        min_batch: int = 1,
+        tail: Tail = "drop",
+        rank: int | None = None,
+        world_size: int | None = None,
+        shard: int = 0,
+        num_shards: int = 1,
     ) -> None:
         self._home = HomeProcess()
         self._batch_size = arguments.batch_size(batch_size)
@@ -130,18 +167,40 @@ class TrainingDataset:
         self._normalize = arguments.flag(normalize, "normalize")
         self._log1p = arguments.flag(log1p, "log1p")
         self._target_sum = arguments.target_sum(target_sum)
+        self._shuffle = arguments.flag(shuffle, "shuffle")
         names = arguments.column_names(obs_columns, "obs_columns")
+        drop_last = arguments.flag(drop_last, "drop_last")
+        min_batch = arguments.min_batch(min_batch, batch_size=self._batch_size)
+        tail = arguments.tail(tail)
+        rank, world_size = arguments.rank_and_world_size(rank, world_size)
+        shard, num_shards = arguments.place_among(
+            shard, num_shards, argument="shard", count_argument="num_shards"
+        )
 
         source = open_source(path)
         self._panel = arguments.gene_panel(hvg_indices, n_vars=source.n_vars, stacklevel=3)
         self._obs = source.obs_columns(names)
         self._path = source.path
-        self._shape = (source.n_obs, source.n_vars)
+        self._n_vars = source.n_vars
         self._fingerprint = source.fingerprint
-        self._shard_starts = source.shard_starts
+        chosen = arguments.row_selection(rows, n_obs=source.n_obs)
+        self._rows = ShardRows(source.shard_starts, chosen)
+        self._cutting = Cutting(
+            n_rows=self._rows.n_rows,
+            batch_size=self._batch_size,
+            drop_last=drop_last,
+            min_batch=min_batch,
+            tail=tail,
+            rank=rank,
+            world_size=world_size,
+            shard=shard,
+            num_shards=num_shards,
+        )
         # Reentrant: a garbage collection under it may end an epoch.
         self._lock = threading.RLock()
-        self._next_epoch = 0
+        self._next = Progress(0)
+        # Where the iterator that was begun last stands, or, before it, where the next begins.
+        self._progress = self._next
         self._shelf: PipelineShelf | None = self._shelf_for(source)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -149,23 +208,63 @@ class TrainingDataset:
         with self._lock:
             if self._shelf is None:
                 self._shelf = self._shelf_for(self._reopened())
-            epoch = self._epoch(self._shelf, self._next_epoch)
-            self._next_epoch += 1
+            progress = Progress(self._next.epoch, self._next.batch)
+            epoch = self._epoch(self._shelf, progress)
+            self._progress, self._next = progress, Progress(progress.epoch + 1)
             return epoch
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
-        return -(-self.n_obs // self._batch_size)
+        """How many batches an epoch has, of this process and worker."""
+        return len(self._cutting)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that the next `iter(dataset)` begins, or goes on with."""
+        return self._next.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `iter(dataset)` begin this epoch, from 0; iterators that run go on.
+
+        Where `load_state_dict` has chosen a place in the same epoch, that place stays.
+        """
+        number = arguments.epoch(epoch)
+        with self._lock:
+            if number != self._next.epoch:
+                self._next = self._progress = Progress(number)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iterator that was begun last stands, for `load_state_dict`.
+
+        Numbers and strings that json, pickle and torch.save can hold. Batches that are made ahead
+        and were not received do not count. The states of all ranks at the same step are equal.
+        """
+        return self._progress.state(self._settings)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter(dataset)` give exactly the batches that would have followed.
+
+        It goes on in the middle of the epoch; when all of its batches had been received, it gives
+        none, and the one after it begins the next epoch.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no state, or one of a data set with other batches: of another file, `rows`, seed,
+            batch size, or the like. The message names what differs.
+        """
+        progress = progress_of(state, self._settings, batches_max=len(self))
+        with self._lock:
+            self._next = self._progress = progress
 
     @property
     def n_obs(self) -> int:
-        """How many cells the file has."""
-        return self._shape[0]
+        """How many cells an epoch has over all processes: those of the file, or of `rows`."""
+        return self._rows.n_rows
 
     @property
     def n_vars(self) -> int:
         """How many genes the file has."""
-        return self._shape[1]
+        return self._n_vars
 
     @property
     def n_output_genes(self) -> int:
@@ -222,19 +321,49 @@ class TrainingDataset:
             f"a TrainingDataset cannot be sent to another process or copied: {REMEDY}"
         )
 
-    def _epoch(self, shelf: PipelineShelf, number: int) -> Iterator[Batch]:
-        if self.n_obs == 0:
-            return iter(())
-        order = ShuffledShardGroups(
-            self._shard_starts, group_size=self._group_size, seed=self._seed, epoch=number
+    def _epoch(self, shelf: PipelineShelf, progress: Progress) -> Iterator[Batch]:
+        order = ShardGroups(
+            self._rows,
+            group_size=self._group_size,
+            seed=self._seed,
+            epoch=progress.epoch,
+            shuffled=self._shuffle,
         )
+        if progress.batch == len(self):
+            progress.finished = True
+            return iter(())
         return EpochIterator(
             shelf,
             order,
-            batch_size=self._batch_size,
+            self._cutting,
+            progress=progress,
             prefetch_batches=self._prefetch_batches,
             obs=self._obs,
         )
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the batches follow from, besides the epoch."""
+        cutting = self._cutting
+        return {
+            "cells": self._cells_digest,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+            "shard_group_size": self._group_size,
+            "batch_size": cutting.batch_size,
+            "drop_last": cutting.drop_last,
+            "min_batch": cutting.min_batch,
+            "tail": cutting.tail,
+            "world_size": cutting.world_size,
+            "num_shards": cutting.num_shards,
+        }
+
+    @functools.cached_property
+    def _cells_digest(self) -> str:
+        """Tells files and choices of rows apart."""
+        digest = hashlib.blake2b(repr(self._fingerprint).encode(), digest_size=16)
+        digest.update(self._rows.all_rows().tobytes())
+        return digest.hexdigest()
 
     def _shelf_for(self, source: Source) -> PipelineShelf:
         def open_pipeline() -> DensePipeline:

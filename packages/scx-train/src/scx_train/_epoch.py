@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-import numpy.typing as npt
-
 from scx_core._pipeline import DensePipeline
 
 from ._batch import Batch
+from ._cutting import Cutting
 from ._obs import ObsValues, take
-from ._order import ShuffledShardGroups, batches
+from ._order import EpochOrder, Rows, RowStream
 from ._pipelines import PipelineShelf
 from ._process import HomeProcess
-
-Rows = npt.NDArray[np.int64]
+from ._progress import Progress
 
 
 class EpochIterator(Iterator[Batch]):
-    """The batches of one epoch, in order.
+    """The batches of one epoch, in order, from the one on where `progress` stands.
 
     It ends with the epoch, with `close`, or with the first error; its pipeline then serves the
     next epoch. Dropping it half-way is fine.
@@ -29,9 +26,10 @@ class EpochIterator(Iterator[Batch]):
     def __init__(
         self,
         shelf: PipelineShelf,
-        order: ShuffledShardGroups,
+        order: EpochOrder,
+        cutting: Cutting,
         *,
-        batch_size: int,
+        progress: Progress,
         prefetch_batches: int,
         obs: Mapping[str, ObsValues],
     ) -> None:
@@ -40,7 +38,8 @@ class EpochIterator(Iterator[Batch]):
         self._obs = obs
         self._under_way: deque[Rows] = deque()
         self._pipeline: DensePipeline | None = shelf.take()
-        self._rows = batches(_announced(order, self._pipeline), batch_size)
+        self._progress = progress
+        self._rows = _batches(order, cutting, progress.batch, self._pipeline)
         try:
             for _ in range(prefetch_batches):
                 self._submit_next(self._pipeline)
@@ -63,6 +62,7 @@ class EpochIterator(Iterator[Batch]):
                 "the next epoch"
             )
         if not self._under_way:
+            self._progress.finished = True
             self.close()
             raise StopIteration
         try:
@@ -73,6 +73,7 @@ class EpochIterator(Iterator[Batch]):
             # Also Ctrl-C: it may have come between two of these steps.
             self._abort()
             raise
+        self._progress.batch += 1
         return {
             "X": values,
             "obs": {name: take(column, rows) for name, column in self._obs.items()},
@@ -101,15 +102,33 @@ class EpochIterator(Iterator[Batch]):
             self._under_way.append(rows)
 
 
-def _announced(order: ShuffledShardGroups, pipeline: DensePipeline) -> Iterator[Rows]:
-    """The groups of an epoch; the bytes of each are asked for while the one before it is read."""
-    _announce(order, 0, pipeline)
+def _batches(
+    order: EpochOrder, cutting: Cutting, first: int, pipeline: DensePipeline
+) -> Iterator[Rows]:
+    if first >= len(cutting):
+        return
+    groups = _announced(order, cutting.spans(first)[0][0], pipeline)
+    yield from cutting.batches(RowStream(groups), first)
+
+
+def _announced(order: EpochOrder, first_row: int, pipeline: DensePipeline) -> Iterator[Rows]:
+    """The groups of an epoch; the bytes of each are asked for while the one before it is read.
+
+    Groups that end before place `first_row` of the order are not read, and not asked for.
+    """
+    n_seen = 0
+    begun = False
     for group, rows in enumerate(order):
-        _announce(order, group + 1, pipeline)
+        n_seen += len(rows)
+        if n_seen > first_row:
+            if not begun:
+                _announce(order, group, pipeline)
+                begun = True
+            _announce(order, group + 1, pipeline)
         yield rows
 
 
-def _announce(order: ShuffledShardGroups, group: int, pipeline: DensePipeline) -> None:
+def _announce(order: EpochOrder, group: int, pipeline: DensePipeline) -> None:
     if group < len(order):
         # In the order of the file, which disks read fastest.
         for part in sorted(order.ranges(group), key=lambda part: part.start):

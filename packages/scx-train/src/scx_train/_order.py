@@ -17,7 +17,9 @@ nothing else. Anybody can compute it again:
 6. Group by group, the rows of its shards, in that order and ascending within a shard, are
    shuffled. One generator serves all groups of the epoch, one after the other.
 
-Batches are cut from the groups put end to end.
+Where only some rows are streamed, shards without any of them are left out before step 5, the others
+are numbered anew, and step 6 takes the chosen rows. Without a shuffle the groups hold the rows in
+the order of the file. Batches are cut from the groups put end to end, as `_cutting` says.
 
 How far a group mixes, on a file sorted by a label of two values with 16 shards for each, in batches
 of 256: the standard deviation of a label's share over the batches of five epochs, and how many of
@@ -32,8 +34,9 @@ below a quarter            100 %   50 %   39 %   15 %    0 %    0 %          0 %
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +54,70 @@ class RowRange:
     stop: int
 
 
-class ShuffledShardGroups:
+class EpochOrder(Protocol):
+    """All cells of one epoch in their order, a group at a time."""
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        ...
+
+    def __iter__(self) -> Iterator[Rows]:
+        """The rows of each group."""
+        ...
+
+    def ranges(self, group: int) -> list[RowRange]:
+        """Which stretches of the file a group reads."""
+        ...
+
+
+class ShardRows:
+    """The cells that a data set streams, by shard.
+
+    Parameters
+    ----------
+    shard_starts
+        First row of each shard and, as the last entry, the number of rows.
+    chosen
+        Ascending distinct rows; None for all. Shards without any of them take no part in an epoch.
+    """
+
+    def __init__(self, shard_starts: Rows, chosen: Rows | None = None) -> None:
+        self._chosen = chosen
+        self._starts, self._stops = shard_starts[:-1], shard_starts[1:]
+        self._places = self._starts if chosen is None else np.searchsorted(chosen, shard_starts)
+        if chosen is not None:
+            used = np.flatnonzero(np.diff(self._places))
+            self._starts, self._stops = self._starts[used], self._stops[used]
+            self._places, self._ends = self._places[:-1][used], self._places[1:][used]
+        else:
+            self._ends = self._stops
+
+    def __len__(self) -> int:
+        """How many shards hold any of the cells."""
+        return len(self._starts)
+
+    @property
+    def n_rows(self) -> int:
+        """How many cells there are."""
+        return int((self._ends - self._places).sum())
+
+    def all_rows(self) -> Rows:
+        """The cells, ascending."""
+        return np.arange(self.n_rows, dtype=np.int64) if self._chosen is None else self._chosen
+
+    def rows(self, shard: int) -> Rows:
+        """The cells of a shard, ascending."""
+        place, end = int(self._places[shard]), int(self._ends[shard])
+        if self._chosen is None:
+            return np.arange(place, end, dtype=np.int64)
+        return self._chosen[place:end]
+
+    def range(self, shard: int) -> RowRange:
+        """Where a shard lies in the file."""
+        return RowRange(int(self._starts[shard]), int(self._stops[shard]))
+
+
+class ShardGroups:
     """The rows of one epoch, a group of shards at a time.
 
     A group is shuffled when it is asked for, so that the first batch of a file of any size waits
@@ -59,56 +125,76 @@ class ShuffledShardGroups:
 
     Parameters
     ----------
-    shard_starts
-        First row of each shard and, as the last entry, the number of rows.
+    shards
+        The cells.
     group_size
         Shards in a group.
     seed, epoch
         What the order follows from.
+    shuffled
+        False for the order of the file.
     """
 
-    def __init__(self, shard_starts: Rows, *, group_size: int, seed: int, epoch: int) -> None:
-        self._starts = shard_starts
+    def __init__(
+        self, shards: ShardRows, *, group_size: int, seed: int, epoch: int, shuffled: bool = True
+    ) -> None:
+        self._shards = shards
         self._group_size = group_size
+        self._shuffled = shuffled
         self._stream = epoch_stream(seed=seed, tag=TAG_ROW_ORDER, epoch=epoch)
-        self._shards = np.arange(len(shard_starts) - 1, dtype=np.int64)
-        shuffle(self._shards, stream=epoch_stream(seed=seed, tag=TAG_SHARD_ORDER, epoch=epoch))
+        self._order = np.arange(len(shards), dtype=np.int64)
+        if shuffled:
+            stream = epoch_stream(seed=seed, tag=TAG_SHARD_ORDER, epoch=epoch)
+            shuffle(self._order, stream=stream)
 
     def __len__(self) -> int:
-        return -(-len(self._shards) // self._group_size)
+        return -(-len(self._order) // self._group_size)
 
     def __iter__(self) -> Iterator[Rows]:
         position = 0
         for group in range(len(self)):
-            ranges = self.ranges(group)
-            rows = np.concatenate(
-                [np.arange(part.start, part.stop, dtype=np.int64) for part in ranges]
-            )
-            position = shuffle(rows, stream=self._stream, position=position)
+            rows = np.concatenate([self._shards.rows(shard) for shard in self._members(group)])
+            if self._shuffled:
+                position = shuffle(rows, stream=self._stream, position=position)
             yield rows
 
     def ranges(self, group: int) -> list[RowRange]:
         """The shards of a group as ranges of rows, in the order of the epoch."""
+        return [self._shards.range(shard) for shard in self._members(group)]
+
+    def _members(self, group: int) -> Sequence[int]:
         first = group * self._group_size
-        shards = self._shards[first : first + self._group_size].tolist()
-        return [RowRange(int(self._starts[s]), int(self._starts[s + 1])) for s in shards]
+        members: list[int] = self._order[first : first + self._group_size].tolist()
+        return members
 
 
-def batches(groups: Iterator[Rows], batch_size: int) -> Iterator[Rows]:
-    """Cuts groups put end to end into batches; all are full but the last, which is not empty."""
-    left: list[Rows] = []
-    n_left = 0
-    for group in groups:
-        left.append(group)
-        n_left += len(group)
-        if n_left < batch_size:
-            continue
-        rows = left[0] if len(left) == 1 else np.concatenate(left)
-        n_cut = n_left - n_left % batch_size
-        for start in range(0, n_cut, batch_size):
-            # A copy: a batch that is kept must not keep its whole group.
-            yield rows[start : start + batch_size].copy()
-        left = [rows[n_cut:]]
-        n_left -= n_cut
-    if n_left:
-        yield np.concatenate(left)
+class RowStream:
+    """Groups put end to end, read from the front to the back."""
+
+    def __init__(self, groups: Iterator[Rows]) -> None:
+        self._groups = groups
+        self._held: list[Rows] = []
+        self._start = 0
+        self._stop = 0
+
+    def read(self, spans: Sequence[tuple[int, int]]) -> Rows:
+        """The rows of these stretches of the order, which all lie behind those read before."""
+        # Always a copy: a batch that is kept must not keep its whole group.
+        return np.concatenate([piece for span in spans for piece in self._pieces(*span)])
+
+    def _pieces(self, start: int, stop: int) -> Iterator[Rows]:
+        assert self._start <= start <= stop
+        while self._stop < stop:
+            group = next(self._groups)
+            self._held.append(group)
+            self._stop += len(group)
+            self._forget(start)
+        self._forget(start)
+        first = self._start
+        for held in self._held:
+            yield held[max(0, start - first) : max(0, stop - first)]
+            first += len(held)
+
+    def _forget(self, start: int) -> None:
+        while self._held and self._start + len(self._held[0]) <= start:
+            self._start += len(self._held.pop(0))

@@ -1,0 +1,66 @@
+"""How far a data set has come, and how it is carried over to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+
+
+@dataclass
+class Progress:
+    """Where an epoch stands.
+
+    Attributes
+    ----------
+    epoch
+        Its number.
+    batch
+        How many of its batches were received.
+    finished
+        Whether its end was reached, so that the next batch is the first of the next epoch.
+    """
+
+    epoch: int
+    batch: int = 0
+    finished: bool = False
+
+    def state(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The state as a dict of numbers and strings, with what must be equal to go on from it."""
+        epoch, batch = (self.epoch + 1, 0) if self.finished else (self.epoch, self.batch)
+        return {"version": VERSION, "epoch": epoch, "batch": batch, "settings": dict(settings)}
+
+
+def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) -> Progress:
+    """The place that a state stands for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no state, or that of a data set whose batches differ from those of `settings`.
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state is {type(state).__name__}, but the dict of state_dict() is needed")
+    missing = [key for key in ("version", "epoch", "batch", "settings") if key not in state]
+    if missing:
+        raise ValueError(f"state lacks {missing[0]!r}: it is not that of a TrainingDataset")
+    if state["version"] != VERSION:
+        raise ValueError(
+            f"state has version {state['version']!r}, but this scx-train reads version {VERSION}"
+        )
+    before = state["settings"]
+    for key in settings:
+        if key not in before or before[key] != settings[key]:
+            raise ValueError(
+                f"state was saved with {key}={before.get(key)!r}, but this data set has "
+                f"{key}={settings[key]!r}: its batches would not be those that followed"
+            )
+    progress = Progress(int(state["epoch"]), int(state["batch"]))
+    if progress.epoch < 0 or not 0 <= progress.batch <= batches_max:
+        raise ValueError(
+            f"state is at batch {progress.batch} of epoch {progress.epoch}, but an epoch has "
+            f"{batches_max} batches"
+        )
+    return progress

@@ -1,0 +1,147 @@
+"""Epoch numbers, and going on in the middle of an epoch with exactly the batches that followed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scx_train import TrainingDataset
+
+MakeFile = Callable[..., Path]
+
+
+def signature(batch: Any) -> tuple[bytes, bytes]:
+    return batch["cell_indices"].tobytes(), batch["X"].tobytes()
+
+
+def epochs_of(dataset: TrainingDataset, count: int) -> list[list[tuple[bytes, bytes]]]:
+    return [[signature(batch) for batch in dataset] for _ in range(count)]
+
+
+def test_epoch_counts_up_and_can_be_set(make_file: MakeFile) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, 8) as dataset, TrainingDataset(path, 8) as other:
+        assert dataset.epoch == 0
+        first, second, third = epochs_of(dataset, 3)
+        assert dataset.epoch == 3
+        other.set_epoch(2)
+        assert other.epoch == 2
+        assert epochs_of(other, 1) == [third]
+        assert other.epoch == 3
+        other.set_epoch(0)
+        assert epochs_of(other, 2) == [first, second]
+        with pytest.raises(ValueError, match="epoch=-1"):
+            other.set_epoch(-1)
+
+
+@pytest.mark.parametrize("n_received", [0, 1, 5, 12, 13])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": False},
+        {"rank": 1, "world_size": 2},
+        {"shard": 1, "num_shards": 2},
+        {"rows": np.arange(0, 101, 3)},
+        {"min_batch": 8, "tail": "merge"},
+        {"shard_group_size": 1},
+    ],
+)
+@pytest.mark.parametrize("prefetch_batches", [1, 6])
+def test_going_on_in_the_middle(
+    make_file: MakeFile, n_received: int, options: dict[str, Any], prefetch_batches: int
+) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, 8, prefetch_batches=prefetch_batches, **options) as dataset:
+        n_received = min(n_received, len(dataset))
+        first = epochs_of(dataset, 1)
+        iterator = iter(dataset)
+        for _ in itertools.islice(iterator, n_received):
+            pass
+        state = json.loads(json.dumps(dataset.state_dict()))
+        rest = [[signature(batch) for batch in iterator], *epochs_of(dataset, 2)]
+        finished = dataset.state_dict()
+    with TrainingDataset(path, 8, **options) as fresh:
+        fresh.load_state_dict(state)
+        assert fresh.epoch == 1
+        assert pickle.loads(pickle.dumps(fresh.state_dict())) == state
+        assert epochs_of(fresh, 3) == rest
+        assert fresh.state_dict() == finished
+        assert (finished["epoch"], finished["batch"]) == (4, 0)
+        fresh.set_epoch(0)
+        assert epochs_of(fresh, 1) == first
+
+
+def test_state_of_one_rank_serves_all(make_file: MakeFile) -> None:
+    path = make_file(101)
+    states, rests = [], []
+    for rank in range(2):
+        with TrainingDataset(path, 8, rank=rank, world_size=2) as dataset:
+            iterator = iter(dataset)
+            next(iterator)
+            states.append(dataset.state_dict())
+            rests.append([signature(batch) for batch in iterator])
+    assert states[0] == states[1]
+    with TrainingDataset(path, 8, rank=1, world_size=2) as dataset:
+        dataset.load_state_dict(states[0])
+        assert epochs_of(dataset, 1) == [rests[1]]
+
+
+def test_setting_the_loaded_epoch_keeps_the_place(make_file: MakeFile) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, 8) as dataset:
+        iterator = iter(dataset)
+        next(iterator)
+        state = dataset.state_dict()
+        dataset.load_state_dict(state)
+        dataset.set_epoch(0)
+        assert epochs_of(dataset, 1) == [[signature(batch) for batch in iterator]]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"batch_size": 9}, "batch_size"),
+        ({"rows": [1, 2, 3]}, "cells"),
+        ({"shuffle": False}, "shuffle"),
+        ({"shard_group_size": 2}, "shard_group_size"),
+        ({"rank": 0, "world_size": 2}, "world_size"),
+        ({"num_shards": 2}, "num_shards"),
+        ({"drop_last": True}, "drop_last"),
+        ({"min_batch": 2}, "min_batch"),
+        ({"tail": "keep"}, "tail"),
+    ],
+)
+def test_states_of_other_batches_are_refused(
+    make_file: MakeFile, options: dict[str, Any], named: str
+) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, **{"batch_size": 8}) as dataset:
+        state = dataset.state_dict()
+    with (
+        TrainingDataset(path, **{"batch_size": 8, **options}) as other,
+        pytest.raises(ValueError, match=f"saved with {named}="),
+    ):
+        other.load_state_dict(state)
+
+
+def test_states_that_are_none(make_file: MakeFile) -> None:
+    with TrainingDataset(make_file(101), 8) as dataset:
+        state = dataset.state_dict()
+        with pytest.raises(TypeError, match="list"):
+            dataset.load_state_dict([])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="lacks 'version'"):
+            dataset.load_state_dict({})
+        with pytest.raises(ValueError, match="version 9"):
+            dataset.load_state_dict({**state, "version": 9})
+        with pytest.raises(ValueError, match="batch 14 of epoch 0, but an epoch has 13"):
+            dataset.load_state_dict({**state, "batch": 14})
+        assert dataset.state_dict() == state

@@ -1,0 +1,133 @@
+"""Parts of a file: their sizes, labels kept in proportion, groups kept whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scx_train
+from scx_train import TrainingDataset
+
+MakeFile = Callable[..., Path]
+
+
+@pytest.fixture
+def path(make_file: MakeFile) -> Path:
+    rng = np.random.default_rng(4)
+    obs = pd.DataFrame(
+        {
+            "type": pd.Categorical(rng.choice(["a", "b", "c"], p=[0.7, 0.2, 0.1], size=203)),
+            "donor": rng.choice([f"d{number}" for number in range(9)], size=203),
+            "plate": rng.integers(5, 8, size=203),
+            "rare": [f"label {row // 2}" for row in range(203)],
+            "age": rng.random(203),
+        }
+    )
+    obs.loc[3, "type"] = None
+    return make_file(203, obs=obs)
+
+
+def column(path: Path, name: str) -> Any:
+    import scx_core
+
+    with scx_core.open(path) as experiment:
+        return experiment.to_anndata().obs[name].astype(object).to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("fractions", "sizes"),
+    [
+        ([0.8, 0.1, 0.1], [163, 20, 20]),  # of 162.4, 20.3, 20.3
+        ([0.7, 0.2, 0.1], [142, 41, 20]),  # of 142.1, 40.6, 20.3
+        ((0.5,), [102]),  # of 101.5 and 101.5
+        ([1], [203]),
+        ([0.1] * 10, [21, 21, 21, 20, 20, 20, 20, 20, 20, 20]),
+    ],
+)
+def test_sizes(path: Path, fractions: Any, sizes: list[int]) -> None:
+    parts = scx_train.split(path, fractions)
+    assert [len(part) for part in parts] == sizes
+    together = np.concatenate(parts)
+    assert len(set(together.tolist())) == len(together)
+    for part in parts:
+        assert part.dtype == np.int64
+        assert (np.diff(part) > 0).all()
+
+
+def test_the_seed_decides(path: Path) -> None:
+    one, again, other = (scx_train.split(path, [0.5, 0.5], seed=seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not np.array_equal(one[0], other[0])
+    # random: neither the first half nor every second
+    assert 40 < np.sum(one[0] < 101) < 62
+
+
+@pytest.mark.parametrize("name", ["type", "plate", "rare", "donor"])
+def test_labels_keep_their_share(path: Path, name: str) -> None:
+    fractions = [0.6, 0.25, 0.15]
+    parts = scx_train.split(path, fractions, stratify=name)
+    for part, fraction in zip(parts, fractions, strict=True):
+        assert abs(len(part) - fraction * 203) <= 1
+    labels = pd.Series(column(path, name)).astype(str)
+    for label, count in labels.value_counts().items():
+        for part, fraction in zip(parts, fractions, strict=True):
+            assert abs((labels[part] == label).sum() - count * fraction) <= 1, label
+
+
+def test_groups_stay_whole(path: Path) -> None:
+    donors = column(path, "donor")
+    for seed in range(5):
+        parts = scx_train.split(path, [0.6, 0.2, 0.2], group="donor", seed=seed)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(203))
+        members = [set(donors[part]) for part in parts]
+        assert sum(map(len, members)) == len(set(donors)) == 9
+        assert abs(len(parts[0]) - 0.6 * 203) < 40
+
+
+def test_every_part_gets_a_group(make_file: MakeFile) -> None:
+    obs = pd.DataFrame({"donor": ["a", "b", "c"] * 10})
+    path = make_file(30, obs=obs)
+    parts = scx_train.split(path, [0.8, 0.1, 0.1], group="donor")
+    assert [len(part) for part in parts] == [10, 10, 10]
+    with pytest.raises(ValueError, match="none of the 30 cells in 3 groups"):
+        scx_train.split(path, [0.25] * 4, group="donor")
+
+
+def test_parts_can_be_streamed(path: Path) -> None:
+    train, rest = scx_train.split(path, [0.9, 0.1])
+    seen = []
+    for part in (train, rest):
+        with TrainingDataset(path, 16, rows=part) as dataset:
+            seen += [row for batch in dataset for row in batch["cell_indices"].tolist()]
+    assert sorted(seen) == list(range(203))
+
+
+@pytest.mark.parametrize(
+    ("fractions", "options", "message"),
+    [
+        ([], {}, "empty"),
+        ([0.5, 0.0], {}, "positive"),
+        ([0.5, float("nan")], {}, "positive"),
+        ([0.8, 0.3], {}, r"sum to 1\.1"),
+        ([0.001, 0.9], {}, "none of the 203 cells"),
+        ([0.5], {"stratify": "type", "group": "donor"}, "not both"),
+        ([0.5], {"stratify": "age"}, "floats"),
+        ([0.5], {"group": "type"}, "row 3 has no 'type'"),
+        ([0.5], {"seed": -1}, "seed"),
+    ],
+)
+def test_what_is_refused(path: Path, fractions: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scx_train.split(path, fractions, **options)
+
+
+def test_types_and_columns_that_are_not_there(path: Path) -> None:
+    with pytest.raises(TypeError, match="list of numbers"):
+        scx_train.split(path, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="nothing"):
+        scx_train.split(path, [0.5], stratify="nothing")
