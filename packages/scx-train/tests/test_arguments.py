@@ -39,6 +39,9 @@ def test_defaults() -> None:
         "world_size": None,
         "shard": 0,
         "num_shards": 1,
+        "modality": None,
+        "source": "X",
+        "obsm": (),
     }
 
 

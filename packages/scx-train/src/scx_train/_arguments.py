@@ -123,6 +123,13 @@ def target_sum(value: Any) -> float:
     return number
 
 
+def text(value: Any, argument: str) -> str:
+    """A str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument}={value!r} must be a str")
+    return str(value)
+
+
 def column_names(value: Any, argument: str) -> tuple[str, ...]:
     """Names of columns, each once, in the order given."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):

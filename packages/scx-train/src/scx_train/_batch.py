@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ class Batch(TypedDict):
     """A batch of cells.
 
     `X` is float32 of shape (cells, genes). Its memory is used again for a later batch once nothing
-    refers to it any more, so keeping a batch is safe, and keeping none is fast.
+    refers to it any more, so keeping a batch is safe, and keeping none is fast. `obsm` is there
+    when entries of it were asked for.
     """
 
     X: npt.NDArray[np.float32]
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
+    obsm: NotRequired[dict[str, npt.NDArray[Any]]]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
+import numpy as np
 import numpy.typing as npt
 
 from scx_core._pipeline import DensePipeline
@@ -40,6 +41,7 @@ class TrainingDataset:
       categorical with sorted labels, booleans become int64, numbers and booleans with gaps become
       float64 with NaN.
     - `"cell_indices"`: int64, the cells' rows in the file.
+    - `"obsm"`, only with `obsm`: for each of its names an array of shape (cells, dimensions).
 
     Batches may be kept: the memory of `X` is used again only when nothing refers to it any more.
 
@@ -103,14 +105,22 @@ class TrainingDataset:
     shard, num_shards
         Which of how many workers that share the batches of this process, default 0 of 1: worker
         `shard` gets batches `shard`, `shard + num_shards`, ...
+    modality
+        Which modality of a multimodal file; its cells alone are streamed. None (default) takes the
+        first by the alphabet and warns. Without meaning in other files.
+    source
+        Which matrix: "X" (default), "layers/NAME", or "raw", which has genes of its own.
+    obsm
+        Names of embeddings that batches carry, default none.
 
     Raises
     ------
     TypeError, ValueError
         An argument is not valid, the panel or `rows` names what is not there, or the file has no
-        single X.
+        such matrix.
     KeyError
-        There is no such obs column; the message lists those there are.
+        There is no such obs column, embedding, layer or modality; the message lists those there
+        are.
     CorruptFileError
         The file is damaged or cut off. Damage in a row shows when its batch is due.
     OSError
@@ -119,7 +129,8 @@ class TrainingDataset:
     Warns
     -----
     UserWarning
-        `hvg_indices` is not ascending and distinct.
+        `hvg_indices` is not ascending and distinct, or the file is multimodal and no modality was
+        named.
 
     Notes
     -----
@@ -157,6 +168,9 @@ class TrainingDataset:
         world_size: int | None = None,
         shard: int = 0,
         num_shards: int = 1,
+        modality: str | None = None,
+        source: str = "X",
+        obsm: Iterable[str] = (),
     ) -> None:
         self._home = HomeProcess()
         self._batch_size = arguments.batch_size(batch_size)
@@ -177,14 +191,23 @@ class TrainingDataset:
             shard, num_shards, argument="shard", count_argument="num_shards"
         )
 
-        source = open_source(path)
-        self._panel = arguments.gene_panel(hvg_indices, n_vars=source.n_vars, stacklevel=3)
-        self._obs = source.obs_columns(names)
-        self._path = source.path
-        self._n_vars = source.n_vars
-        self._fingerprint = source.fingerprint
-        chosen = arguments.row_selection(rows, n_obs=source.n_obs)
-        self._rows = ShardRows(source.shard_starts, chosen)
+        obsm_names = arguments.column_names(obsm, "obsm")
+        modality = None if modality is None else arguments.text(modality, "modality")
+
+        opened = open_source(
+            path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
+        )
+        self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
+        self._obs = opened.obs_columns(names)
+        self._obsm = opened.embeddings(obsm_names)
+        self._path = opened.path
+        self._source = opened.label
+        self._modality = None if opened.modality is None else opened.modality.name
+        self._n_vars = opened.n_vars
+        self._fingerprint = opened.fingerprint
+        self._var_names: npt.NDArray[np.object_] | None = None
+        chosen = arguments.row_selection(rows, n_obs=opened.n_obs)
+        self._rows = ShardRows(opened.shard_starts, _common(chosen, opened.rows))
         self._cutting = Cutting(
             n_rows=self._rows.n_rows,
             batch_size=self._batch_size,
@@ -201,7 +224,7 @@ class TrainingDataset:
         self._next = Progress(0)
         # Where the iterator that was begun last stands, or, before it, where the next begins.
         self._progress = self._next
-        self._shelf: PipelineShelf | None = self._shelf_for(source)
+        self._shelf: PipelineShelf | None = self._shelf_for(opened)
 
     def __iter__(self) -> Iterator[Batch]:
         self._home.check("TrainingDataset")
@@ -263,13 +286,33 @@ class TrainingDataset:
 
     @property
     def n_vars(self) -> int:
-        """How many genes the file has."""
+        """How many genes the matrix has."""
         return self._n_vars
 
     @property
     def n_output_genes(self) -> int:
         """How many columns the `X` of a batch has."""
         return self.n_vars if self._panel is None else len(self._panel)
+
+    @property
+    def gene_indices(self) -> npt.NDArray[np.int64]:
+        """The position in var of each column of `X`."""
+        if self._panel is None:
+            return np.arange(self.n_vars, dtype=np.int64)
+        return self._panel.astype(np.int64)
+
+    @property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """The name of each column of `X`; the first use reads them from the file."""
+        if self._var_names is None:
+            names = self._reopened().var_names()
+            self._var_names = names if self._panel is None else names[self._panel]
+        return self._var_names.copy()
+
+    @property
+    def modality(self) -> str | None:
+        """Which modality is read; None in a single-modality file."""
+        return self._modality
 
     @property
     def effective_batch_size(self) -> int:
@@ -311,9 +354,11 @@ class TrainingDataset:
         if self._panel is not None:
             genes = f"{self.n_output_genes} of {self.n_vars} genes"
         state = ", closed" if self.closed else ""
+        parts = [self._modality, None if self._source == "X" else self._source]
+        where = "".join(f"[{part}]" for part in parts if part is not None)
         return (
-            f"TrainingDataset({self._path!r}: {self.n_obs} cells × {genes}, {len(self)} batches "
-            f"of {self._batch_size}{state})"
+            f"TrainingDataset({self._path!r}{where}: {self.n_obs} cells × {genes}, "
+            f"{len(self)} batches of {self._batch_size}{state})"
         )
 
     def __reduce__(self) -> NoReturn:
@@ -339,6 +384,7 @@ class TrainingDataset:
             progress=progress,
             prefetch_batches=self._prefetch_batches,
             obs=self._obs,
+            obsm=self._obsm,
         )
 
     @property
@@ -347,6 +393,9 @@ class TrainingDataset:
         cutting = self._cutting
         return {
             "cells": self._cells_digest,
+            "matrix": self._source
+            if self._modality is None
+            else f"{self._modality}/{self._source}",
             "seed": self._seed,
             "shuffle": self._shuffle,
             "shard_group_size": self._group_size,
@@ -382,10 +431,19 @@ class TrainingDataset:
         return PipelineShelf(open_pipeline)
 
     def _reopened(self) -> Source:
-        source = open_source(self._path)
+        source = open_source(self._path, source=self._source, modality=self._modality)
         if source.fingerprint != self._fingerprint:
             raise RuntimeError(
                 f"{self._path} was replaced by a file of other content since this data set was "
                 "built: build a new one"
             )
         return source
+
+
+def _common(
+    one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64] | None:
+    """Rows that are in both; None stands for all."""
+    if one is None or other is None:
+        return one if other is None else other
+    return np.intersect1d(one, other)

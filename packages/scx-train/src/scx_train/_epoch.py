@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy.typing as npt
 
 from scx_core._pipeline import DensePipeline
 
@@ -32,10 +35,12 @@ class EpochIterator(Iterator[Batch]):
         progress: Progress,
         prefetch_batches: int,
         obs: Mapping[str, ObsValues],
+        obsm: Mapping[str, npt.NDArray[Any]],
     ) -> None:
         self._home = HomeProcess()
         self._shelf = shelf
         self._obs = obs
+        self._obsm = obsm
         self._under_way: deque[Rows] = deque()
         self._pipeline: DensePipeline | None = shelf.take()
         self._progress = progress
@@ -74,11 +79,14 @@ class EpochIterator(Iterator[Batch]):
             self._abort()
             raise
         self._progress.batch += 1
-        return {
+        batch: Batch = {
             "X": values,
             "obs": {name: take(column, rows) for name, column in self._obs.items()},
             "cell_indices": rows,
         }
+        if self._obsm:
+            batch["obsm"] = {name: array[rows] for name, array in self._obsm.items()}
+        return batch
 
     def close(self) -> None:
         """End the epoch here. Ending it again does nothing."""

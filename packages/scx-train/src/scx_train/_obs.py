@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INT64_MAX = 2**63 - 1
 
@@ -70,6 +73,21 @@ def _text_as_categorical(values: npt.NDArray[Any], name: str) -> Categorical:
     for rank, label in enumerate(labels):
         ranks[numbers[label]] = rank
     return {"codes": ranks[first_seen], "categories": labels}
+
+
+def frame_column(series: pd.Series[Any]) -> Any:
+    """A pandas column in the form in which scx_core reads one."""
+    if hasattr(series, "cat"):
+        return {
+            "codes": series.cat.codes.to_numpy(np.int32),
+            "categories": series.cat.categories.tolist(),
+        }
+    if series.dtype.kind in "biuf":
+        gaps = series.isna().to_numpy().any()
+        return series.to_numpy(np.float64, na_value=np.nan) if gaps else np.asarray(series)
+    values = series.to_numpy(dtype=object, copy=True)
+    values[series.isna().to_numpy()] = None
+    return values
 
 
 def take(column: ObsValues, rows: npt.NDArray[np.int64]) -> ObsValues:

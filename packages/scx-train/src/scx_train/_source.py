@@ -1,23 +1,29 @@
-"""What a data set reads from: one matrix of a file, its shards, and columns of obs."""
+"""What a data set reads from: one matrix of a file, its shards, obs, embeddings and gene names."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core import _section_names as section_names
 from scx_core._container import FileReader, Section
 from scx_core._errors import CorruptFileError
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
+from scx_core.experiment._modality import Modality
 
-from ._obs import ObsValues, training_column
+from ._obs import ObsValues, frame_column, training_column
 
 Fingerprint = tuple[tuple[str, bytes], ...]
+LAYERS = "layers/"
 
 
 @dataclass(frozen=True)
@@ -28,26 +34,48 @@ class Source:
     ----------
     path
         The file.
+    modality
+        The modality that is read; None in a single-modality file.
     matrix
-        X; None in a file without cells.
+        The matrix; None in a file without cells.
+    label
+        What messages call the matrix.
     shard_starts
-        int64; first row of each shard of X and, as the last entry, the number of rows.
+        int64; first row of each shard of it and, as the last entry, the number of rows.
     n_obs, n_vars
-        Shape of X.
+        Its shape; rows are those of the file.
     fingerprint
         Names and hashes of all sections: equal for files of equal content.
     """
 
     path: str
     experiment: Experiment
+    modality: Modality | None
     matrix: Matrix | None
+    label: str
     shard_starts: npt.NDArray[np.int64]
     n_obs: int
     n_vars: int
     fingerprint: Fingerprint
 
+    @property
+    def rows(self) -> npt.NDArray[np.int64] | None:
+        """The rows of the cells that the modality has, ascending; None for all of the file's."""
+        rows = None if self.modality is None else self.modality.rows
+        return None if rows is None else np.sort(rows)
+
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the matrix's genes."""
+        holder = self.experiment if self.modality is None else self.modality
+        if self.label != "raw":
+            return holder.var_names
+        assert holder.raw is not None
+        return holder.raw.var_names
+
     def obs_columns(self, names: Iterable[str]) -> dict[str, ObsValues]:
-        """The columns, each with an entry for each row.
+        """The columns, each with an entry for each row of the file.
+
+        Where a modality has an obs of its own, its columns count too, behind those of the file.
 
         Raises
         ------
@@ -58,65 +86,189 @@ class Source:
         """
         return {name: self._obs_column(name) for name in names}
 
+    def embeddings(self, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+        """The entries of obsm, each with a row for each row of the file.
+
+        Those of a modality come before those that all modalities share.
+
+        Raises
+        ------
+        KeyError
+            There is no such entry; the message lists those there are.
+        ValueError
+            One is no array of numbers.
+        """
+        return {name: self._embedding(name) for name in names}
+
     def _obs_column(self, name: str) -> ObsValues:
-        column = training_column(self.experiment.obs_column(name), name)
-        length = len(column["codes"]) if isinstance(column, dict) else len(column)
+        own = self._own_obs_column(name)
+        column = own if own is not None else self.experiment.obs_column(name)
+        values = training_column(column, name)
+        length = len(values["codes"]) if isinstance(values, dict) else len(values)
         if length != self.n_obs:
             raise CorruptFileError(
                 f"obs column {name!r} has {length} entries for {self.n_obs} cells",
                 path=self.path,
                 section="obs",
             )
-        return column
+        return values
+
+    def _own_obs_column(self, name: str) -> Any:
+        """A column of the modality alone, spread over the rows of the file; None without it."""
+        if self.modality is None or name in self.experiment.obs_keys():
+            return None
+        frame = self.modality.obs
+        if frame is None or name not in frame.columns:
+            return None
+        return _spread(frame_column(frame[name]), self.modality.rows, self.n_obs)
+
+    def _embedding(self, name: str) -> npt.NDArray[Any]:
+        shared: Mapping[str, Any] = self.experiment.obsm
+        own: Mapping[str, Any] = {} if self.modality is None else self.modality.obsm
+        if name not in own and name not in shared:
+            names = ", ".join(dict.fromkeys([*own, *shared])) or "none"
+            raise KeyError(f"{self.path} has no obsm entry {name!r}; it has {names}")
+        value = own[name] if name in own else shared[name]
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
+            raise ValueError(
+                f"obsm[{name!r}] is {type(value).__name__}, but batches hold arrays of numbers"
+            )
+        rows = self.modality.rows if self.modality is not None and name in own else None
+        result: npt.NDArray[Any] = _spread(value, rows, self.n_obs)
+        return result
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    source: str = "X",
+    modality: str | None = None,
+    stacklevel: int = 0,
+) -> Source:
     """Open the file of a data set.
+
+    Warns with a UserWarning, `stacklevel` frames up, when a modality has to be chosen for the user;
+    0 is for no warning.
 
     Raises
     ------
     CorruptFileError
         The file is damaged or cut off.
+    KeyError
+        There is no such modality or layer; the message lists those there are.
     ValueError
-        It is multimodal, has no X, or needs something that this version cannot do.
+        The file has no such matrix, or needs something that this version cannot do.
     OSError
         It cannot be opened.
     """
     experiment = Experiment(path)
-    if experiment.is_multimodal:
-        raise ValueError(
-            f"{experiment.path} is multimodal ({', '.join(experiment.modality_names)}), but a "
-            "TrainingDataset streams files with one matrix: write the modality to a file of its "
-            "own, for example scx_core.write(experiment.to_anndata(modality=...), path)"
-        )
-    shards = _shards(experiment.file)
+    part = _modality(experiment, modality, stacklevel + 1 if stacklevel else 0)
+    holder = experiment if part is None else part
+    name = "" if part is None else part.name
+    modality_id = 0 if part is None else part.modality_id
+    wanted = _address(holder, name, source, experiment.path)
+    shards = list(_shards(experiment.file, wanted, modality_id))
     if not shards and experiment.n_obs > 0:
-        layers = ", ".join(experiment.layers) or "none"
+        layers = ", ".join(holder.layers) or "none"
         raise ValueError(f"{experiment.path} has no X to stream (its layers: {layers})")
     matrix = None
+    n_vars = _n_vars(holder, source)
     if shards:
-        matrix = Matrix(experiment.file, section_type=SectionType.CSR_SHARD, name="X")
-        _check_shape(experiment, matrix)
+        matrix = Matrix(
+            experiment.file,
+            section_type=wanted.section_type,
+            name=wanted.name,
+            modality_id=modality_id,
+        )
+        if matrix.shape != (experiment.n_obs, n_vars):
+            raise CorruptFileError(
+                f"{source} is {matrix.shape[0]} x {matrix.shape[1]} by its shards, but "
+                f"{experiment.n_obs} x {n_vars} by obs and var",
+                path=experiment.path,
+            )
     starts = [shard.row_start for section in shards if (shard := section.shard)]
     return Source(
         path=experiment.path,
         experiment=experiment,
+        modality=part,
         matrix=matrix,
+        label=source,
         shard_starts=np.array([*sorted(starts), experiment.n_obs], dtype=np.int64),
         n_obs=experiment.n_obs,
-        n_vars=experiment.n_vars,
+        n_vars=n_vars,
         fingerprint=tuple((part.name, part.blake3) for part in experiment.file.sections),
     )
 
 
-def _shards(file: FileReader) -> list[Section]:
-    return [part for part in file.sections if part.section_type == SectionType.CSR_SHARD]
+@dataclass(frozen=True)
+class _Address:
+    section_type: SectionType
+    name: str
+    shard_name: Callable[[int], str]
 
 
-def _check_shape(experiment: Experiment, matrix: Matrix) -> None:
-    if matrix.shape != experiment.shape:
-        raise CorruptFileError(
-            f"X is {matrix.shape[0]} x {matrix.shape[1]} by its shards, but {experiment.n_obs} x "
-            f"{experiment.n_vars} by the header",
-            path=experiment.path,
+def _modality(experiment: Experiment, name: str | None, stacklevel: int) -> Modality | None:
+    if not experiment.is_multimodal:
+        return None
+    if name is not None:
+        return experiment.modality(name)
+    names = sorted(experiment.modality_names)
+    if stacklevel:
+        warnings.warn(
+            f"{experiment.path} is multimodal, and no modality was named: {names[0]!r} is read, "
+            f"the first of {', '.join(names)}; pass modality={names[0]!r} to say so",
+            UserWarning,
+            stacklevel=stacklevel,
         )
+    return experiment.modality(names[0])
+
+
+def _address(holder: Experiment | Modality, modality: str, source: str, path: str) -> _Address:
+    if source == "X":
+        shard_name = partial(section_names.x_shard, modality)
+        return _Address(SectionType.CSR_SHARD, "X", shard_name)
+    if source == "raw":
+        if holder.raw is None:
+            raise ValueError(f"{path} has no raw")
+        shard_name = partial(section_names.raw_shard, modality)
+        return _Address(SectionType.RAW_CSR_SHARD, "raw/X", shard_name)
+    if not source.startswith(LAYERS):
+        raise ValueError(f"source={source!r} must be 'X', 'raw' or 'layers/NAME'")
+    layer = source[len(LAYERS) :]
+    if layer not in holder.layers:
+        raise KeyError(
+            f"{path} has no layer {layer!r}; it has {', '.join(holder.layers) or 'none'}"
+        )
+    shard_name = partial(section_names.layer_shard, modality, layer)
+    return _Address(SectionType.LAYER_CSR_SHARD, layer, shard_name)
+
+
+def _n_vars(holder: Experiment | Modality, source: str) -> int:
+    if source != "raw":
+        return holder.n_vars
+    assert holder.raw is not None
+    return holder.raw.n_vars
+
+
+def _shards(file: FileReader, wanted: _Address, modality_id: int) -> Iterator[Section]:
+    found = {
+        section.name: section
+        for section in file.sections
+        if section.section_type == wanted.section_type and section.modality_id == modality_id
+    }
+    number = 0
+    while (name := wanted.shard_name(number)) in found:
+        yield found[name]
+        number += 1
+
+
+def _spread(values: Any, rows: npt.NDArray[np.int64] | None, n_obs: int) -> Any:
+    """Entries of a modality's cells at the file's rows; what stands elsewhere is never read."""
+    if rows is None:
+        return values
+    if isinstance(values, dict):
+        return {**values, "codes": _spread(values["codes"], rows, n_obs)}
+    nothing = None if values.dtype == object else 0
+    result = np.full((n_obs, *values.shape[1:]), nothing, dtype=values.dtype)
+    result[rows] = values
+    return result

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._pipeline import epoch_stream, shuffle
+from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
-from ._obs import ObsValues
-from ._source import open_source
+from ._obs import ObsValues, training_column
 
 Rows = npt.NDArray[np.int64]
 TAG_SPLIT = int.from_bytes(b"SCXSPLIT", "big")
@@ -66,13 +66,13 @@ def split(
     seed = arguments.seed(seed)
     if stratify is not None and group is not None:
         raise ValueError("pass stratify or group, not both")
-    source = open_source(path)
+    experiment = Experiment(path)
     stream = epoch_stream(seed=seed, tag=TAG_SPLIT, epoch=0)
     name = stratify if group is None else group
     if name is None:
-        labels = np.zeros(source.n_obs, dtype=np.int64)
+        labels = np.zeros(experiment.n_obs, dtype=np.int64)
     else:
-        labels = _labels(source.obs_columns([name])[name], name)
+        labels = _labels(training_column(experiment.obs_column(name), name), name)
     if group is not None:
         parts = _by_group(labels, shares, stream, group)
     else:
@@ -80,7 +80,7 @@ def split(
     for part, share in zip(parts, shares, strict=True):
         if not len(part):
             raise ValueError(
-                f"the part of {share} would have none of the {source.n_obs} cells"
+                f"the part of {share} would have none of the {experiment.n_obs} cells"
                 + (f" in {len(np.unique(labels))} groups" if group is not None else "")
             )
     return parts
