@@ -232,6 +232,7 @@ typedef struct scx_dense_options {
     double target_sum;
     const uint32_t *panel;    /* ascending distinct columns, or NULL for all */
     uint64_t n_panel;
+    double pflog_alpha;       /* 0, or the overdispersion a: ln(1 + 4a v) less its mean over all n_cols; no other transform then */
 } scx_dense_options;
 
 /* row-major float32, n_rows x (n_panel or n_cols); every element is written */

@@ -42,6 +42,8 @@ def test_defaults() -> None:
         "modality": None,
         "source": "X",
         "obsm": (),
+        "pflog": False,
+        "pflog_alpha": None,
     }
 
 

@@ -82,6 +82,7 @@ def test_scanpy_normalises_over_all_genes_then_the_panel_is_cut(make_file: MakeF
     np.testing.assert_allclose(stream(path, hvg_indices=panel), expected, rtol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore:X of")
 def test_negative_values_are_clipped_on_log_paths_only(make_file: MakeFile) -> None:
     matrix = np.array([[1, -3, 4], [-1, -1, 0], [0.5, 0.25, -8]], dtype=np.float32)
     path = make_file(matrix=sp.csr_matrix(matrix))

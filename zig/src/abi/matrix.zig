@@ -42,11 +42,12 @@ pub const DenseOptions = extern struct {
     target_sum: f64,
     panel: ?[*]const u32,
     n_panel: u64,
+    pflog_alpha: f64,
 };
 
 comptime {
     assert(@sizeOf(MatrixInfo) == 40);
-    assert(@sizeOf(DenseOptions) == 32);
+    assert(@sizeOf(DenseOptions) == 40);
 }
 
 const normalize_flag = 1;
@@ -276,6 +277,7 @@ pub fn denseOptions(options: *const DenseOptions, report: *Report) Failure!matri
         .normalize = options.transform & normalize_flag != 0,
         .log1p = options.transform & log1p_flag != 0,
         .target_sum = options.target_sum,
+        .pflog_alpha = options.pflog_alpha,
         .panel = if (options.panel) |panel| panel[0..@intCast(options.n_panel)] else null,
     };
 }

@@ -272,6 +272,8 @@ pub const DenseOptions = struct {
     normalize: bool = false,
     log1p: bool = false,
     target_sum: f64 = 1e4,
+    /// The overdispersion of PFlog, which goes without the other two; 0 for none.
+    pflog_alpha: f64 = 0,
     /// Ascending distinct columns; null for all.
     panel: ?[]const u32 = null,
 };
@@ -288,6 +290,7 @@ pub const DensePlan = struct {
         if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
             return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
         }
+        if (options.pflog_alpha != 0) try checkPflog(options, report);
         if (options.panel) |panel| try checkPanel(panel, matrix.n_cols, report);
         const n_output: u32 = if (options.panel) |panel| @intCast(panel.len) else matrix.n_cols;
         const table_length: usize = if (options.panel != null) matrix.n_cols else 0;
@@ -307,7 +310,12 @@ pub const DensePlan = struct {
             .is_member = is_member,
             .slots = slots,
             .row_plan = .{
-                .transform = .{ .normalize = options.normalize, .log1p = options.log1p, .target_sum = options.target_sum },
+                .transform = .{
+                    .normalize = options.normalize,
+                    .log1p = options.log1p or options.pflog_alpha != 0,
+                    .target_sum = options.target_sum,
+                    .pflog_scale = 4 * options.pflog_alpha,
+                },
                 .n_cols = matrix.n_cols,
                 .n_output = n_output,
                 .is_member = if (options.panel != null) is_member.ptr else null,
@@ -321,6 +329,15 @@ pub const DensePlan = struct {
         self.allocator.free(self.slots);
     }
 };
+
+fn checkPflog(options: DenseOptions, report: *Report) Failure!void {
+    if (!(options.pflog_alpha > 0 and std.math.isFinite(4 * options.pflog_alpha))) {
+        return report.fail(error.BadArgument, "pflog_alpha is {d}; it must be finite and positive", .{options.pflog_alpha});
+    }
+    if (options.normalize or options.log1p) {
+        return report.fail(error.BadArgument, "pflog_alpha excludes the flags to normalise and to take logarithms", .{});
+    }
+}
 
 fn checkPanel(panel: []const u32, n_cols: u32, report: *Report) Failure!void {
     for (panel, 0..) |column, position| {

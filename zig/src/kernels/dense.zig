@@ -47,7 +47,7 @@ pub fn denseRow(
     scratch: *const DenseScratch,
     out: [*]f32,
 ) RowFault {
-    @memset(out[0..plan.n_output], 0);
+    if (!plan.transform.isCentred()) @memset(out[0..plan.n_output], 0);
     const header = open.header;
     if (header.irregular or header.value_mode == .raw or header.value_mode == .decimals or !header.isNarrow()) {
         const values = scratch.values[0..row.n_values];
@@ -63,11 +63,14 @@ pub fn denseRow(
         if (@typeInfo(Stored) == .int and header.decimal_exponent > 0) return .header;
         if (row_values.largestCode(scratch.row.codes, row.n_values) >= header.palette_length) return .codes;
         paletteTable(Stored, plan.transform, open, scale, scratch.table);
-        scatterCodes(plan, row.n_values, null, scale, scratch, out);
+        const length: usize = open.header.palette_length;
+        const centre = centreCodes(plan, row.n_values, null, scale, scratch, scratch.table[0..length], out);
+        scatterCodes(plan, row.n_values, null, scale, centre, scratch, out);
     } else {
         const base: u32 = if (header.value_mode == .positive_integers) 1 else 0;
         integerTable(plan.transform, base, scale, scratch.table);
-        scatterCodes(plan, row.n_values, base, scale, scratch, out);
+        const centre = centreCodes(plan, row.n_values, base, scale, scratch, scratch.table[0..small_codes], out);
+        scatterCodes(plan, row.n_values, base, scale, centre, scratch, out);
     }
     return .none;
 }
@@ -98,31 +101,54 @@ fn paletteTable(
     }
 }
 
+/// The centre of a PFlog row, which `out` is filled with and the table is less by afterwards; 0 for other transforms.
+inline fn centreCodes(
+    plan: *const DenseRowPlan,
+    n_values: u32,
+    base: ?u32,
+    scale: f64,
+    scratch: *const DenseScratch,
+    table: []f32,
+    out: [*]f32,
+) f64 {
+    if (!plan.transform.isCentred()) return 0;
+    var sum: f64 = 0;
+    for (scratch.row.codes[0..n_values]) |code| sum += lookUp(plan, code, base, scale, 0, scratch.table);
+    const centre = sum / @as(f64, @floatFromInt(plan.n_cols));
+    @memset(out[0..plan.n_output], @floatCast(-centre));
+    for (table) |*entry| entry.* = @floatCast(entry.* - centre);
+    return centre;
+}
+
 /// `base` is null for a palette, whose codes are all in the table.
 inline fn scatterCodes(
     plan: *const DenseRowPlan,
     n_values: u32,
     base: ?u32,
     scale: f64,
+    centre: f64,
     scratch: *const DenseScratch,
     out: [*]f32,
 ) void {
     const columns = scratch.row.columns;
     const codes = scratch.row.codes;
     const slots = plan.slots orelse {
-        for (columns[0..n_values], codes) |column, code| out[column] = lookUp(plan, code, base, scale, scratch.table);
+        for (columns[0..n_values], codes) |column, code| {
+            out[column] = lookUp(plan, code, base, scale, centre, scratch.table);
+        }
         return;
     };
     const found = panelHits(plan, n_values, scratch);
     for (scratch.row.positions[0..found]) |hit| {
-        out[slots[columns[hit]]] = lookUp(plan, codes[hit], base, scale, scratch.table);
+        out[slots[columns[hit]]] = lookUp(plan, codes[hit], base, scale, centre, scratch.table);
     }
 }
 
-inline fn lookUp(plan: *const DenseRowPlan, code: u32, base: ?u32, scale: f64, table: [*]const f32) f32 {
+inline fn lookUp(plan: *const DenseRowPlan, code: u32, base: ?u32, scale: f64, centre: f64, table: [*]const f32) f32 {
     const first = base orelse return table[code];
     if (code < small_codes) return table[code];
-    return plan.transform.applyOne(@floatFromInt(code + first), scale);
+    const result = plan.transform.applyOne(@floatFromInt(code + first), scale);
+    return if (centre == 0) result else @floatCast(result - centre);
 }
 
 /// The stored values whose gene is in the panel, as indices in `scratch.row.positions`. Without a branch: one in ten
@@ -138,7 +164,8 @@ fn panelHits(plan: *const DenseRowPlan, n_values: u32, scratch: *const DenseScra
     return found;
 }
 
-/// For values that are at hand as such: rows of the codec `none`, raw rows, rows with negatives. `out` is zeroed.
+/// For values that are at hand as such: rows of the codec `none`, raw rows, rows with negatives. `out` is zeroed, or has
+/// any content for PFlog.
 pub fn scatterValues(
     plan: *const DenseRowPlan,
     columns: [*]const u32,
@@ -148,6 +175,7 @@ pub fn scatterValues(
 ) void {
     const depth = if (plan.transform.normalize) transform_kernel.depthOf(values, plan.transform.log1p) else 0;
     const scale = plan.transform.factor(depth);
+    if (plan.transform.isCentred()) return scatterCentred(plan, columns, values, scratch, scale, out);
     const slots = plan.slots orelse {
         var at: usize = 0;
         while (at < values.len) : (at += lanes) {
@@ -164,4 +192,28 @@ pub fn scatterValues(
     for (scratch.row.positions[0..found]) |hit| {
         out[slots[columns[hit]]] = plan.transform.applyOne(values[hit], scale);
     }
+}
+
+fn scatterCentred(
+    plan: *const DenseRowPlan,
+    columns: [*]const u32,
+    values: []f64,
+    scratch: *const DenseScratch,
+    scale: f64,
+    out: [*]f32,
+) void {
+    var sum: f64 = 0;
+    for (values) |*value| {
+        value.* = plan.transform.applyOne(value.*, scale);
+        sum += value.*;
+    }
+    const centre = sum / @as(f64, @floatFromInt(plan.n_cols));
+    @memset(out[0..plan.n_output], @floatCast(-centre));
+    const slots = plan.slots orelse {
+        for (values, columns) |value, column| out[column] = @floatCast(value - centre);
+        return;
+    };
+    assert(columns == scratch.row.columns);
+    const found = panelHits(plan, @intCast(values.len), scratch);
+    for (scratch.row.positions[0..found]) |hit| out[slots[columns[hit]]] = @floatCast(values[hit] - centre);
 }

@@ -3,6 +3,8 @@
 //! normalise: v * (target_sum / depth), the factor in f64, the product rounded to f32; depth is the cell's total over
 //! all stored genes. With the logarithm, negatives and NaN count as 0 before anything else, and the depth sums what is
 //! left; without it nothing is clipped and the depth is the plain sum. A depth that is not positive scales nothing.
+//!
+//! PFlog: ln(1 + 4 a v) of clipped values, less the mean of that over all genes of the cell, absent ones included.
 
 const std = @import("std");
 const log1p = @import("log1p.zig");
@@ -11,12 +13,19 @@ pub const Transform = extern struct {
     normalize: bool,
     log1p: bool,
     target_sum: f64,
+    /// 4 times the overdispersion for PFlog, which is a logarithm without normalising, then centred; else 0.
+    pflog_scale: f64 = 0,
+
+    pub fn isCentred(self: Transform) bool {
+        return self.pflog_scale > 0;
+    }
 
     pub fn isIdentity(self: Transform) bool {
         return !self.normalize and !self.log1p;
     }
 
     pub fn factor(self: Transform, depth: f64) f64 {
+        if (self.isCentred()) return self.pflog_scale;
         if (!self.normalize or !(depth > 0)) return 1;
         return self.target_sum / depth;
     }
@@ -57,4 +66,7 @@ test "a worked row" {
     try std.testing.expectEqual(@as(f32, -6), scaled.applyOne(-3, scale));
     try std.testing.expectEqual(@as(f64, 1), both.factor(0));
     try std.testing.expectEqual(@as(f64, 1), both.factor(std.math.nan(f64)));
+    const pflog: Transform = .{ .normalize = false, .log1p = true, .target_sum = 0, .pflog_scale = 0.5 };
+    try std.testing.expectApproxEqRel(@as(f32, 0.6931472), pflog.applyOne(2, pflog.factor(17)), 1e-7);
+    try std.testing.expectEqual(@as(f32, 0), pflog.applyOne(-2, 0.5));
 }

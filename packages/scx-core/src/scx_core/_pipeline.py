@@ -77,6 +77,9 @@ class DensePipeline:
         uint32, ascending and distinct; None for all.
     normalize, log1p, target_sum
         As in `Matrix.gather_dense`.
+    pflog_alpha
+        For PFlog: the overdispersion a. Values become ln(1 + 4 a v), less the mean of that over all
+        genes of their cell. 0 for none; it excludes `normalize` and `log1p`.
     batches
         How many batches may be submitted and not received, 1 to `BATCHES_MAX`.
     threads
@@ -93,6 +96,7 @@ class DensePipeline:
         normalize: bool = False,
         log1p: bool = False,
         target_sum: float = 1e4,
+        pflog_alpha: float = 0.0,
         batches: int = 4,
         threads: int = 0,
         path: str | None = None,
@@ -114,6 +118,7 @@ class DensePipeline:
             target_sum=target_sum,
             panel=panel,
             n_panel=0 if columns is None else len(columns),
+            pflog_alpha=pflog_alpha,
         )
         options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")

@@ -112,14 +112,14 @@ def flag(value: Any, argument: str) -> bool:
     return bool(value)
 
 
-def target_sum(value: Any) -> float:
-    """A total that a cell can be scaled to."""
+def positive(value: Any, argument: str) -> float:
+    """A finite and positive number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"target_sum={value!r} must be a number") from None
+        raise TypeError(f"{argument}={value!r} must be a number") from None
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"target_sum={number} must be finite and positive")
+        raise ValueError(f"{argument}={number} must be finite and positive")
     return number
 
 

@@ -17,6 +17,7 @@ from scx_core._pipeline import DensePipeline
 
 from . import _arguments as arguments
 from ._batch import Batch
+from ._counts import overdispersion, warn_unless_counts
 from ._cutting import Cutting, Tail
 from ._epoch import EpochIterator
 from ._order import ShardGroups, ShardRows
@@ -112,6 +113,13 @@ class TrainingDataset:
         Which matrix: "X" (default), "layers/NAME", or "raw", which has genes of its own.
     obsm
         Names of embeddings that batches carry, default none.
+    pflog
+        Take the shifted logarithm of counts instead of `normalize` and `log1p`, which then do not
+        matter: `ln(1 + 4 a v)` less the mean of that over all genes of the cell, also under
+        `hvg_indices`. Absent genes get the negative mean. Default False.
+    pflog_alpha
+        The overdispersion a, positive. None (default) estimates it from the counts when the data
+        set is built, as `scx_train._counts.overdispersion` says; the property tells it.
 
     Raises
     ------
@@ -129,8 +137,8 @@ class TrainingDataset:
     Warns
     -----
     UserWarning
-        `hvg_indices` is not ascending and distinct, or the file is multimodal and no modality was
-        named.
+        `hvg_indices` is not ascending and distinct, the file is multimodal and no modality was
+        named, or values that are no counts (negative, or no whole numbers) are normalised.
 
     Notes
     -----
@@ -171,6 +179,8 @@ class TrainingDataset:
         modality: str | None = None,
         source: str = "X",
         obsm: Iterable[str] = (),
+        pflog: bool = False,
+        pflog_alpha: float | None = None,
     ) -> None:
         self._home = HomeProcess()
         self._batch_size = arguments.batch_size(batch_size)
@@ -180,7 +190,12 @@ class TrainingDataset:
         self._threads = arguments.threads(threads)
         self._normalize = arguments.flag(normalize, "normalize")
         self._log1p = arguments.flag(log1p, "log1p")
-        self._target_sum = arguments.target_sum(target_sum)
+        self._target_sum = arguments.positive(target_sum, "target_sum")
+        pflog = arguments.flag(pflog, "pflog")
+        if pflog_alpha is not None:
+            pflog_alpha = arguments.positive(pflog_alpha, "pflog_alpha")
+        if pflog:
+            self._normalize = self._log1p = False
         self._shuffle = arguments.flag(shuffle, "shuffle")
         names = arguments.column_names(obs_columns, "obs_columns")
         drop_last = arguments.flag(drop_last, "drop_last")
@@ -198,6 +213,11 @@ class TrainingDataset:
             path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
         )
         self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
+        if (pflog or self._normalize) and opened.matrix is not None:
+            warn_unless_counts(opened.matrix, label=opened.label, path=opened.path, stacklevel=3)
+        self._pflog_alpha = pflog_alpha if pflog else None
+        if pflog and pflog_alpha is None and opened.matrix is not None:
+            self._pflog_alpha = overdispersion(opened.matrix, path=opened.path)
         self._obs = opened.obs_columns(names)
         self._obsm = opened.embeddings(obsm_names)
         self._path = opened.path
@@ -315,6 +335,11 @@ class TrainingDataset:
         return self._modality
 
     @property
+    def pflog_alpha(self) -> float | None:
+        """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
+        return self._pflog_alpha
+
+    @property
     def effective_batch_size(self) -> int:
         """How many cells a full batch has."""
         return self._batch_size
@@ -423,6 +448,7 @@ class TrainingDataset:
                 normalize=self._normalize,
                 log1p=self._log1p,
                 target_sum=self._target_sum,
+                pflog_alpha=self._pflog_alpha or 0.0,
                 batches=self._prefetch_batches,
                 threads=self._threads,
                 path=source.path,

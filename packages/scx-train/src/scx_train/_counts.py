@@ -1,0 +1,90 @@
+"""What a look at some of the values tells: whether they are counts, and how overdispersed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._errors import CorruptFileError
+from scx_core._matrix import Matrix
+
+Rows = npt.NDArray[np.int64]
+
+ALPHA_CELLS_MAX = 16_384
+ROWS_PER_STEP = 1024
+STRETCHES = 4
+STRETCH_ROWS = 32
+
+
+def warn_unless_counts(matrix: Matrix, *, label: str, path: str, stacklevel: int) -> None:
+    """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
+
+    Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the matrix: reading few
+    places costs little even where the file is not in memory. Damage shows when its batch is due.
+    """
+    if matrix.dtype.kind == "u":
+        return
+    for start in np.linspace(0, matrix.info.n_rows, STRETCHES, endpoint=False).astype(np.int64):
+        rows = np.arange(start, min(start + STRETCH_ROWS, matrix.info.n_rows), dtype=np.int64)
+        try:
+            indptr, _, values = matrix.gather_csr(rows, dtype=np.float64, threads=1)
+        except CorruptFileError:
+            continue
+        with np.errstate(invalid="ignore"):
+            wrong = np.flatnonzero(~((values >= 0) & (values == np.floor(values))))
+        if wrong.size:
+            row = rows[np.searchsorted(indptr, wrong[0], side="right") - 1]
+            warnings.warn(
+                f"{label} of {path} holds {values[wrong[0]]:g} in row {row}, so it does not hold "
+                "counts: they would be normalised (again), which is seldom meant; pass "
+                "normalize=False, log1p=False to take the values as they are, or name the counts "
+                "by source='layers/...'",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+            return
+
+
+def overdispersion(matrix: Matrix, *, path: str) -> float:
+    """The alpha of a negative binomial, by the method of moments.
+
+    Over the cells of the matrix, or `ALPHA_CELLS_MAX` of them at even distances, each gene has a
+    mean m and a variance v (with n - 1) of its counts; negative values and NaN count as 0. alpha is
+    the least-squares solution of `v - m = alpha * m**2` over all genes, that is
+    `sum(m**2 * (v - m)) / sum(m**4)`.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two cells, or they vary no more than Poisson counts do.
+    """
+    n_rows, n_genes = matrix.shape
+    n_cells = min(n_rows, ALPHA_CELLS_MAX)
+    rows = np.arange(n_cells, dtype=np.int64) * n_rows // max(n_cells, 1)
+    totals, squares = np.zeros(n_genes), np.zeros(n_genes)
+    for genes, values in _values(matrix, rows):
+        totals += np.bincount(genes, weights=values, minlength=n_genes)
+        squares += np.bincount(genes, weights=values**2, minlength=n_genes)
+    if n_cells >= 2:
+        mean = totals / n_cells
+        variance = (squares - n_cells * mean**2) / (n_cells - 1)
+        below = float(np.sum(mean**4))
+        alpha = float(np.sum(mean**2 * (variance - mean))) / below if below > 0 else 0.0
+        if np.isfinite(alpha) and alpha > 0:
+            return alpha
+    raise ValueError(
+        f"pflog_alpha cannot be estimated from the {n_cells} cells of {path}: they vary no more "
+        "than Poisson counts; pass a number"
+    )
+
+
+def _values(
+    matrix: Matrix, rows: Rows
+) -> Iterator[tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]]:
+    for start in range(0, len(rows), ROWS_PER_STEP):
+        step = rows[start : start + ROWS_PER_STEP]
+        _, genes, values = matrix.gather_csr(step, dtype=np.float64)
+        yield genes, np.where(values > 0, values, 0.0)
