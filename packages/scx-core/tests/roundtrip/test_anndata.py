@@ -105,6 +105,22 @@ def test_nan_payloads_infinities_and_negative_zeros_keep_their_bits(
     assert bits_of(back.X) == bits_of(adata.X)
 
 
+def test_x_among_the_layers_is_no_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adata = anndata.AnnData(np.eye(3, dtype=np.float32), layers={"twice": 2 * np.eye(3)})
+    matrices = {None: adata.X, "twice": adata.layers["twice"]}
+    # what anndata does from 0.13 on, whichever is installed
+    monkeypatch.setattr(anndata.AnnData, "layers", property(lambda _adata: matrices))
+    scx_core.from_anndata(adata, tmp_path / "all.scx")
+    scx_core.from_anndata(adata, tmp_path / "none.scx", layers=[])
+    with pytest.raises(KeyError, match=r"no layer 'X'; there are \['twice'\]"):
+        scx_core.from_anndata(adata, tmp_path / "x.scx", layers=["X"])
+    monkeypatch.undo()
+    with scx_core.open(tmp_path / "all.scx") as experiment:
+        assert list(experiment.layers) == ["twice"]
+    with scx_core.open(tmp_path / "none.scx") as experiment:
+        assert list(experiment.layers) == []
+
+
 def test_pbmc68k_reduced(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

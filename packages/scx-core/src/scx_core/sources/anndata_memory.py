@@ -127,8 +127,13 @@ def _in_memory(value: Any) -> Any:
     return value.to_memory() if hasattr(value, "to_memory") else value
 
 
+def layer_names(adata: anndata.AnnData) -> list[str]:
+    """The names of the layers; since anndata 0.13 X stands among them too, under None."""
+    return [name for name in adata.layers if name is not None]
+
+
 def _chosen_layers(adata: anndata.AnnData, layers: Sequence[str] | None) -> list[str]:
-    present = list(adata.layers)
+    present = layer_names(adata)
     if layers is None:
         return present
     chosen = [layers] if isinstance(layers, str) else list(layers)

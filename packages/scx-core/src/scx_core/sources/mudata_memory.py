@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scx_core.sources.anndata_memory import (
     components_in_memory,
     frame_in_memory,
+    layer_names,
     modality_from_anndata,
 )
 from scx_core.sources.base import ExperimentContent, ModalityContent
@@ -59,7 +60,8 @@ def _modality(mdata: mudata.MuData, name: str, layers: Sequence[str] | None) -> 
     rows = positions_from_map(mdata.obsmap[name], adata.n_obs, f"obsmap[{str(name)!r}]")
     columns = positions_from_map(mdata.varmap[name], adata.n_vars, f"varmap[{str(name)!r}]")
     ascending = bool(np.all(np.diff(rows) > 0))
-    own_layers = None if layers is None else [layer for layer in layers if layer in adata.layers]
+    present = layer_names(adata)
+    own_layers = None if layers is None else [layer for layer in layers if layer in present]
     content = modality_from_anndata(
         adata,
         layers=own_layers,
@@ -91,7 +93,7 @@ def positions_from_map(one_based_map: Any, n_members: int, label: str) -> npt.ND
 
 
 def _check_layers(mdata: mudata.MuData, layers: Sequence[str] | None) -> None:
-    present = sorted({str(layer) for adata in mdata.mod.values() for layer in adata.layers or ()})
+    present = sorted({str(layer) for adata in mdata.mod.values() for layer in layer_names(adata)})
     for layer in layers or ():
         if layer not in present:
             raise KeyError(f"layers: no modality has a layer {layer!r}; there are {present}")
