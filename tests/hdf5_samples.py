@@ -6,8 +6,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import anndata
 import h5py
 import numpy as np
+import scanpy
 import scipy.sparse as sp
 
 STRINGS = h5py.string_dtype("utf-8")
@@ -218,3 +220,15 @@ def write_10x_legacy(path: Path, matrices: dict[str, Any]) -> None:
                 group.create_dataset(name, data=np.array(names))
             barcodes = [f"{genome}CELL{i}-1".encode() for i in range(n_cells)]
             group.create_dataset("barcodes", data=np.array(barcodes))
+
+
+def read_10x_h5(path: Path, **options: Any) -> anndata.AnnData:
+    """What scanpy makes of a 10x file.
+
+    Its obs has no columns, and their missing names are objects under any pandas; here they are of
+    the dtype that names of columns have otherwise.
+    """
+    adata = scanpy.read_10x_h5(path, **options)
+    if len(adata.obs.columns) == 0:
+        adata.obs.columns = adata.var.columns[:0]
+    return adata

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import anndata
 import mudata
@@ -22,10 +23,17 @@ from anndata_samples import (
 )
 
 
+def nothing_pulled() -> AbstractContextManager[Any]:
+    """mudata's own future, where `update` leaves the columns of obs and var where they are."""
+    if hasattr(mudata, "settings"):  # from 0.4 on
+        return mudata.settings.override(pull_on_update=False)
+    return mudata.set_options(pull_on_update=False)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without mudata's remarks on names that are not unique and on its own future."""
-    with warnings.catch_warnings(), mudata.set_options(pull_on_update=False):
+    with warnings.catch_warnings(), nothing_pulled():
         warnings.simplefilter("ignore")
         yield
 

@@ -57,6 +57,7 @@ def read_everything(path: Path) -> dict[str, bytes]:
     seen["obs"] = adata.obs.to_csv().encode()
     seen["var"] = adata.var.to_csv().encode()
     matrices = {"X": adata.X, "raw": adata.raw.X, **adata.layers, **adata.obsp}
+    matrices.pop(None, None)  # newer releases of anndata list X among the layers
     for name, matrix in matrices.items():
         kept = sp.csr_matrix(matrix)
         seen[name] = b"|".join(

@@ -19,12 +19,11 @@ import mudata
 import numpy as np
 import pandas as pd
 import pytest
-import scanpy
 import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
 
 import scx_core
-from hdf5_samples import counts, write_10x, write_10x_legacy
+from hdf5_samples import counts, read_10x_h5, write_10x, write_10x_legacy
 from scx_core._cli import main
 
 SCX = [sys.executable, "-m", "scx_core._cli"]
@@ -101,7 +100,7 @@ def test_10x_files_folders_and_genomes(tmp_path: Path) -> None:
     assert main(["convert", str(tmp_path / "b.h5"), str(tmp_path / "b.scx")]) == 1
     arguments = ["convert", str(tmp_path / "b.h5"), str(tmp_path / "b.scx"), "--genome", "mm10"]
     assert main(arguments) == 0
-    expected = scanpy.read_10x_h5(tmp_path / "b.h5", genome="mm10")
+    expected = read_10x_h5(tmp_path / "b.h5", genome="mm10")
     assert_equal(scx_core.read(tmp_path / "b.scx"), expected, exact=True)
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -19,6 +19,7 @@ from anndata.tests.helpers import assert_equal
 
 import scx_core
 from hdf5_samples import counts
+from mudata_samples import nothing_pulled
 
 
 def quietly(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -78,7 +79,7 @@ def test_everything_comes_back(tmp_path: Path, compression: Any, memory_budget: 
         expected = experiment.to_mudata()
     assert sorted(os.listdir(tmp_path)) == ["a.h5mu", "a.scx"]
     # mudata warns of files that do not begin as its own do, and warnings are errors here
-    with mudata.set_options(pull_on_update=False):
+    with nothing_pulled():
         read = mudata.read_h5mu(tmp_path / "a.h5mu")
     assert_same(read, expected)
     with h5py.File(tmp_path / "a.h5mu") as file:

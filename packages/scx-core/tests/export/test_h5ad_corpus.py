@@ -23,9 +23,12 @@ SLOW = settings(
 
 
 def quiet() -> Any:
-    """Without remarks on names, and with the nullable strings that anndata holds back."""
+    """Without remarks on names, and with the strings and slashes that anndata holds back."""
     warnings.simplefilter("ignore")
-    return anndata.settings.override(allow_write_nullable_strings=True)
+    options = {"allow_write_nullable_strings": True}
+    if "disallow_forward_slash_in_h5ad" in dir(anndata.settings):
+        options["disallow_forward_slash_in_h5ad"] = False
+    return anndata.settings.override(**options)
 
 
 @SLOW
@@ -67,7 +70,7 @@ def storable(adata: anndata.AnnData, *, only_check: bool = False) -> anndata.Ann
     kept = adata.copy()
     found = False
     for kind in COMPONENTS:
-        for key in [key for key in getattr(kept, kind) if "/" in key]:
+        for key in [key for key in getattr(kept, kind) if key is not None and "/" in key]:
             del getattr(kept, kind)[key]
             found = True
     frames = [kept.obs, kept.var]

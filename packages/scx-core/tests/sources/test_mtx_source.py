@@ -186,7 +186,7 @@ def test_entries_in_random_order_by_way_of_temporary_files(tmp_path: Path) -> No
     entries = np.column_stack([shuffled.row + 1, shuffled.col + 1, shuffled.data])[order]
     lines = "".join(f"{row:.0f} {column:.0f} {value:.0f}\n" for row, column, value in entries)
     small_folder(tmp_path, f"{BANNER}40 60 {len(entries)}\n{lines}", n_genes=40, n_cells=60)
-    assert scipy.io.mmread(tmp_path / "matrix.mtx").nnz == matrix.nnz
+    assert scipy.io.mminfo(tmp_path / "matrix.mtx")[2] == matrix.nnz
     for memory_bytes in (1, 400, 4000, 10**6):
         ours = rebuilt(tmp_path, memory_bytes=memory_bytes)
         assert np.array_equal(ours.X.toarray(), matrix.toarray())

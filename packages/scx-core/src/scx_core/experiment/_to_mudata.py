@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,12 +64,21 @@ def _assembled(modalities: dict[str, anndata.AnnData], **parts: Any) -> mudata.M
             if parts["var"] is None:
                 super().update()
 
-    with warnings.catch_warnings(), mudata.set_options(pull_on_update=False):
+    with warnings.catch_warnings(), _nothing_pulled():
         # names that repeat did so in the object that was written: its owner knows
         warnings.simplefilter("ignore")
         mdata = Assembled(modalities, **parts)
     mdata.__class__ = mudata.MuData
     return mdata
+
+
+def _nothing_pulled() -> AbstractContextManager[Any]:
+    """mudata leaves the columns of obs and var where they are, whatever the user has set."""
+    import mudata
+
+    # mudata 0.4 has an object of settings instead of a function
+    set_options = mudata.settings.override if hasattr(mudata, "settings") else mudata.set_options
+    return cast("AbstractContextManager[Any]", set_options(pull_on_update=False))
 
 
 def member_map(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint32]:

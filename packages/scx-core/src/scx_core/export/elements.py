@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from scx_core.export._plain_text import with_plain_text
+
 if TYPE_CHECKING:
     import h5py
 
@@ -56,7 +58,7 @@ def write_element(group: Group, key: str, value: Any, options: DatasetOptions) -
 
     with _all_kinds_allowed():
         try:
-            anndata.io.write_elem(group, key, value, dataset_kwargs=options)
+            anndata.io.write_elem(group, key, with_plain_text(value), dataset_kwargs=options)
         except OSError:
             raise
         except Exception as error:
@@ -83,14 +85,16 @@ def write_members(
 
 @contextmanager
 def _all_kinds_allowed() -> Iterator[None]:
-    """Let anndata write nullable strings, which it reads but by default does not write."""
+    """Let anndata write what it reads but by default does not write.
+
+    These are nullable strings and, from 0.13 on, slashes in the names of columns ("G1/S").
+    """
     import anndata
 
-    with warnings.catch_warnings():
+    wanted = {"allow_write_nullable_strings": True, "disallow_forward_slash_in_h5ad": False}
+    known = dir(anndata.settings)
+    chosen = {name: value for name, value in wanted.items() if name in known}
+    with warnings.catch_warnings(), anndata.settings.override(**chosen):
         # anndata announces to refuse slashes in names; what is written here was read elsewhere
         warnings.filterwarnings("ignore", message=".*slash.*", category=FutureWarning)
-        if "allow_write_nullable_strings" in dir(anndata.settings):
-            with anndata.settings.override(allow_write_nullable_strings=True):
-                yield
-        else:
-            yield
+        yield

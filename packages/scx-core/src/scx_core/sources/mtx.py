@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from scx_core.metadata._text import default_text_dtype
 from scx_core.sources.base import (
     CsrBlock,
     ExperimentContent,
@@ -171,11 +172,11 @@ def feature_table(path: Path, *, var_names: VarNames, make_unique: bool) -> pd.D
         return pd.DataFrame(index=_names(columns[0] if columns else [], make_unique=make_unique))
     identifiers, symbols, *others = columns
     if var_names == "gene_symbols":
-        frame = pd.DataFrame({"gene_ids": identifiers}, dtype=object)
+        frame = pd.DataFrame({"gene_ids": identifiers}, dtype=default_text_dtype())
         frame.index = _names(symbols, make_unique=make_unique)
     else:
-        frame = pd.DataFrame({"gene_symbols": symbols}, dtype=object)
-        frame.index = pd.Index(identifiers, dtype=object)
+        frame = pd.DataFrame({"gene_symbols": symbols}, dtype=default_text_dtype())
+        frame.index = pd.Index(identifiers, dtype=default_text_dtype())
     for number, values in enumerate(others):
         frame[_column_name(number, len(others))] = values
     return frame
@@ -186,7 +187,7 @@ def _names(values: list[str], *, make_unique: bool) -> pd.Index:
     import pandas as pd
     from anndata.utils import make_index_unique
 
-    names: pd.Index = pd.Index(values, dtype=object)
+    names: pd.Index = pd.Index(values, dtype=default_text_dtype())
     if not make_unique:
         return names
     with warnings.catch_warnings():
@@ -209,7 +210,7 @@ def barcode_table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     barcodes = [row[0] for row in _table(path)]
-    return pd.DataFrame(index=pd.Index(barcodes, dtype=object))
+    return pd.DataFrame(index=pd.Index(barcodes, dtype=default_text_dtype()))
 
 
 def _table(path: Path) -> list[list[str]]:

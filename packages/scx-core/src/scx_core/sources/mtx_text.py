@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import inspect
 import io
 import re
 import zlib
@@ -127,7 +129,7 @@ class MatrixMarketFile:
         size = f"{self.n_rows} {self.n_cols} {n_lines}\n"
         try:
             text = io.BytesIO((banner + size).encode() + body)
-            matrix: Any = scipy.io.mmread(text)
+            matrix: Any = scipy.io.mmread(text, **_mmread_options())
         except (ValueError, OverflowError) as error:
             raise ValueError(self._at_line(str(error), lines_before)) from error
         values = np.asarray(matrix.data)
@@ -194,6 +196,15 @@ class MatrixMarketFile:
             )
         n_rows, n_cols, n_entries = (int(number) for number in numbers)
         return n_rows, n_cols, n_entries
+
+
+@functools.cache
+def _mmread_options() -> dict[str, Any]:
+    """The class of the result, where scipy lets it be chosen: its default changes in 1.20."""
+    import scipy.io
+
+    known = inspect.signature(scipy.io.mmread).parameters
+    return {"spmatrix": False} if "spmatrix" in known else {}
 
 
 def _without_empty_lines(text: bytes) -> Iterator[bytes]:

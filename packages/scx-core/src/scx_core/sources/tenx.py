@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._user_warnings import warn_user
+from scx_core.metadata._text import default_text_dtype
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.detect import advice, legacy_genomes, source_kind
 from scx_core.sources.h5_compressed import compressed_arrays
@@ -162,7 +163,7 @@ def _obs(group: Group) -> pd.DataFrame:
         marks = dataset_in(group, "filtered_barcodes", 1)
         _check_length(marks, len(barcodes), "barcodes")
         columns["filtered_barcodes"] = marks[()].astype(bool)
-    return pd.DataFrame(columns, index=pd.Index(barcodes, dtype=object))
+    return pd.DataFrame(columns, index=pd.Index(barcodes, dtype=default_text_dtype()))
 
 
 def _legacy_var(group: Group) -> pd.DataFrame:
@@ -171,10 +172,12 @@ def _legacy_var(group: Group) -> pd.DataFrame:
     identifiers = text_column(dataset_in(group, "genes", 1))
     symbols = identifiers
     if "gene_names" in group:
-        names = dataset_in(group, "gene_names", 1)
-        _check_length(names, len(identifiers), "genes")
-        symbols = text_column(names)
-    return pd.DataFrame({"gene_ids": identifiers}, index=pd.Index(symbols, dtype=object))
+        stored_symbols = dataset_in(group, "gene_names", 1)
+        _check_length(stored_symbols, len(identifiers), "genes")
+        symbols = text_column(stored_symbols)
+    return pd.DataFrame(
+        {"gene_ids": identifiers}, index=pd.Index(symbols, dtype=default_text_dtype())
+    )
 
 
 def _var(group: Group) -> pd.DataFrame:
@@ -215,7 +218,7 @@ def _var(group: Group) -> pd.DataFrame:
             f"{where(features)} holds {', '.join(map(repr, left))}, which is no column of the "
             "features; not converted"
         )
-    return pd.DataFrame(columns, index=pd.Index(column("name"), dtype=object))
+    return pd.DataFrame(columns, index=pd.Index(column("name"), dtype=default_text_dtype()))
 
 
 def _check_length(dataset: Dataset, expected: int, what: str) -> None:
