@@ -36,7 +36,9 @@ def _frame(df: pd.DataFrame) -> pd.DataFrame:
         if _is_default_text(dtype):
             column = df.iloc[:, position]
             if not column.hasnans:
-                changed.isetitem(position, column.astype(object).set_axis(changed.index))
+                # a Series keeps its dtype, where of an array pandas would infer text once more
+                plain: Any = column.astype(object).set_axis(changed.index)
+                changed.isetitem(position, plain)
     return changed
 
 
