@@ -19,11 +19,14 @@ them writes first.
 
 from __future__ import annotations
 
+import os
+import weakref
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 EPOCH_BITS = 31
 EPOCH_MASK = 2**EPOCH_BITS - 1
@@ -41,25 +44,42 @@ class SharedEpochs:
 
     def __init__(self) -> None:
         self._words = torch.zeros(1 + 2 * PLACES, dtype=torch.int64).share_memory_()
+        self._owner = os.getpid()
+        _living.add(self)
         self.choose(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.make_own()
+        return self.__dict__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        _living.add(self)
         if not self._words.is_shared():  # a copy, which may get workers of its own
             self._words.share_memory_()
+            self._owner = os.getpid()
+
+    def make_own(self) -> None:
+        """Part from the words of the process that these come from, unless this is its worker."""
+        if self._owner != os.getpid() and get_worker_info() is None:
+            self._words = self._words.clone().share_memory_()
+            self._owner = os.getpid()
 
     def choose(self, epoch: int) -> None:
         """Make `epoch`, 0 to `EPOCH_MAX`, the next one."""
+        self.make_own()
         times, _ = _unpack(self._words[0])
         self._words[0] = _pack(times % EPOCH_MASK + 1, epoch)
 
     @property
     def next(self) -> int:
         """The epoch that comes next."""
+        self.make_own()
         return self._behind_the_last()
 
     def begin(self) -> int:
         """Begin the next epoch in the process itself; returns its number."""
+        self.make_own()
         epoch = self._behind_the_last()
         self._note(0, epoch)
         return epoch
@@ -84,6 +104,7 @@ class SharedEpochs:
 
     def go_on_at(self, epoch: int, *, worker: int | None, seed: int, num_workers: int) -> None:
         """Note that a place (None for the process itself) goes on in the middle of an epoch."""
+        self.make_own()
         if worker is not None:
             key = self._key(seed, num_workers)
             self._words[2 + 2 * (1 + worker)] = _pack(key, epoch)
@@ -115,3 +136,15 @@ def _pack(upper: int, epoch: int) -> int:
 def _unpack(word: int | torch.Tensor) -> tuple[int, int]:
     number = int(word)
     return number >> EPOCH_BITS, number & EPOCH_MASK
+
+
+_living: weakref.WeakSet[SharedEpochs] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for epochs in list(_living):
+        epochs.make_own()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)

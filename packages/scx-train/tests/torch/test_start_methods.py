@@ -100,3 +100,49 @@ def test_workers(make_file: MakeFile, tmp_path: Path, method: str) -> None:
         check=False,
     )
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+RANKS = """
+    import multiprocessing, sys
+    from torch.utils.data import DataLoader
+    from scx_train.torch import TrainingIterable
+
+    def rank(iterable, number, results):
+        loader = DataLoader(iterable, batch_size=None, num_workers=1,
+                            multiprocessing_context="fork")
+        results.put([[b["cell_indices"].tolist() for b in loader] for _ in range(3)])
+
+    if __name__ == "__main__":
+        path, method = sys.argv[1:]
+        context = multiprocessing.get_context(method)
+        iterable, results = TrainingIterable(path, 8), context.Queue()
+        dataset = [[b["cell_indices"].tolist() for b in iterable] for _ in range(4)]
+        iterable.set_epoch(1)
+        children = [context.Process(target=rank, args=(iterable, n, results)) for n in range(2)]
+        for child in children:
+            child.start()
+        for _ in children:
+            assert results.get(timeout=120) == dataset[1:]
+        for child in children:
+            child.join(60)
+        assert iterable.epoch == 1
+        print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_that_train_at_the_same_time_count_for_themselves(
+    make_file: MakeFile, tmp_path: Path, method: str
+) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    script = tmp_path / "ranks.py"
+    script.write_text(textwrap.dedent(RANKS), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(make_file(101)), method],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

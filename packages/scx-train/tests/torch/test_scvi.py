@@ -1,0 +1,206 @@
+"""Models of scvi-tools, trained from a file and from the AnnData that it was made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import scvi
+import torch
+
+import scx_core
+from scx_train.lightning import ScxDataModule
+
+N_OBS, N_VARS = 600, 100
+
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{message}")
+    for message in (
+        "Your `IterableDataset` has `__len__` defined",
+        "The number of training batches",
+        "The '.*_dataloader' does not have many workers",
+        "`isinstance.treespec, LeafSpec.` is deprecated",
+        ".*does not have a `val_dataloader`",
+        "Total length of `DataLoader` across ranks is zero",
+        "GPU available but not used",
+        ".*litlogger",
+    )
+]
+
+
+def simulated_cells() -> anndata.AnnData:
+    """Three types of cells in two batches: gamma-Poisson counts over a wide range of depths."""
+    rng = np.random.default_rng(0)
+    kind, batch = rng.integers(0, 3, N_OBS), rng.integers(0, 2, N_OBS)
+    profiles = rng.gamma(0.3, 1, (3, N_VARS))
+    profiles /= profiles.sum(axis=1, keepdims=True)
+    shift = np.stack([np.ones(N_VARS), rng.lognormal(0, 0.3, N_VARS)])
+    mean = profiles[kind] * shift[batch] * rng.lognormal(6, 0.4, N_OBS)[:, None]
+    counts = rng.poisson(rng.gamma(2, mean / 2)).astype(np.float32)
+    obs = pd.DataFrame(
+        {
+            "batch": pd.Categorical(np.array(["x", "y"])[batch]),
+            "kind": pd.Categorical(np.array(["a", "b", "Unknown"])[kind]),
+            "sex": pd.Categorical(np.array(["m", "f"])[rng.integers(0, 2, N_OBS)]),
+            "age": rng.normal(40, 10, N_OBS),
+        },
+        index=[f"cell{i}" for i in range(N_OBS)],
+    )
+    adata = anndata.AnnData(sp.csr_matrix(counts), obs=obs)
+    adata.var_names = [f"gene{i}" for i in range(N_VARS)]
+    return adata
+
+
+@pytest.fixture(scope="module")
+def adata() -> anndata.AnnData:
+    return simulated_cells()
+
+
+@pytest.fixture(scope="module")
+def path(adata: anndata.AnnData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("cells") / "cells.scx"
+    logged = adata.copy()
+    logged.layers["logged"] = logged.X.log1p()
+    scx_core.from_anndata(logged, file, shard_size=64)
+    return file
+
+
+def counts_of(path: Path, **options: Any) -> ScxDataModule:
+    options = {"batch_size": 128, "normalize": False, "log1p": False, **options}
+    return ScxDataModule(path, **options)
+
+
+def train(model: Any, max_epochs: int, **options: Any) -> None:
+    model.train(
+        max_epochs=max_epochs,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=None,
+        **options,
+    )
+
+
+def losses(model: Any, name: str) -> np.ndarray:
+    return model.history[name].to_numpy(float).ravel()
+
+
+KEYS = {"batch_key": "batch", "labels_key": "kind"}
+
+
+@pytest.fixture(scope="module")
+def trained(path: Path) -> tuple[Any, ScxDataModule]:
+    dm = counts_of(path, **KEYS, train_size=0.9)
+    scvi.settings.seed = 0
+    model = scvi.model.SCVI(registry=dm.registry)
+    train(model, 5, datamodule=dm, check_val_every_n_epoch=1)
+    return model, dm
+
+
+def test_the_loss_is_that_of_training_from_the_anndata(
+    adata: anndata.AnnData, trained: tuple[Any, ScxDataModule]
+) -> None:
+    model, dm = trained
+    source = adata.copy()
+    scvi.model.SCVI.setup_anndata(source, **KEYS)
+    scvi.settings.seed = 0
+    peer = scvi.model.SCVI(source)
+    splits = {"external_indexing": [dm.train_idx, dm.val_idx]}
+    train(peer, 5, batch_size=128, check_val_every_n_epoch=1, datasplitter_kwargs=splits)
+    for name in ("elbo_train", "elbo_validation"):
+        ours, theirs = losses(model, name), losses(peer, name)
+        assert len(ours) == len(theirs) == 5
+        assert np.all(np.diff(ours) < 0)  # it learns
+        # Other batches in another order; one epoch changes the loss by 4 %.
+        np.testing.assert_allclose(ours, theirs, rtol=0.02)
+    assert (model.train_indices == dm.train_idx).all()
+
+
+def test_results_are_in_file_order_and_those_of_the_anndata(
+    adata: anndata.AnnData, trained: tuple[Any, ScxDataModule]
+) -> None:
+    model, dm = trained
+    source = adata.copy()
+    scvi.model.SCVI.setup_anndata(source, **KEYS)
+    peer = scvi.model.SCVI(source)
+    peer.module.load_state_dict(model.module.state_dict())
+    peer.module.eval()
+    peer.is_trained_ = True
+    latent = model.get_latent_representation(dataloader=dm.inference_dataloader())
+    np.testing.assert_allclose(latent, peer.get_latent_representation(), rtol=1e-4, atol=1e-5)
+
+
+def test_batches_are_those_of_scvis_own_loader(adata: anndata.AnnData, path: Path) -> None:
+    covariates = {
+        "categorical_covariate_keys": ["sex", "kind"],
+        "continuous_covariate_keys": ["age"],
+    }
+    source = adata.copy()
+    scvi.model.SCVI.setup_anndata(source, batch_key="batch", **covariates)
+    peer = scvi.model.SCVI(source)
+    dm = counts_of(path, batch_key="batch", **covariates)
+    theirs = list(peer._make_data_loader(source, indices=range(N_OBS), batch_size=128))
+    ours = list(dm.inference_dataloader())
+    assert len(ours) == len(theirs) == 5
+    for our, their in zip(ours, theirs, strict=True):
+        for key in ("X", "batch", "labels", "extra_categorical_covs", "extra_continuous_covs"):
+            assert torch.equal(our[key], their[key].to(our[key].dtype)), key
+    model = scvi.model.SCVI(registry=dm.registry)
+    for key, value in peer.summary_stats.items():
+        assert model.summary_stats[key] == value, key
+    assert [weights.shape for weights in model.module.parameters()] == [
+        weights.shape for weights in peer.module.parameters()
+    ]
+    train(model, 1, datamodule=dm)
+    assert np.isfinite(losses(model, "elbo_train")).all()
+
+
+def test_scanvi(adata: anndata.AnnData, path: Path) -> None:
+    dm = counts_of(path, **KEYS, model_name="SCANVI")
+    model = scvi.model.SCANVI(registry=dm.registry, datamodule=dm)
+    assert model.module.n_labels == 2  # that of the unlabeled is none to predict
+    train(model, 10, datamodule=dm)
+    predicted = model.predict(dataloader=dm.inference_dataloader())
+    kinds = adata.obs["kind"].to_numpy(str)
+    labeled = kinds != "Unknown"
+    assert np.mean(np.asarray(predicted)[labeled] == kinds[labeled]) > 0.8
+
+
+def test_a_saved_model_of_some_genes(path: Path, tmp_path: Path) -> None:
+    dm = counts_of(path, **KEYS, hvg_indices=np.arange(0, N_VARS, 2))
+    model = scvi.model.SCVI(registry=dm.registry)
+    train(model, 1, datamodule=dm)
+    latent = model.get_latent_representation(dataloader=dm.inference_dataloader())
+    model.save(str(tmp_path / "model"), save_anndata=False, datamodule=dm.for_saving)
+    loaded = scvi.model.SCVI.load(str(tmp_path / "model"), adata=False, accelerator="cpu")
+    again = loaded.get_latent_representation(dataloader=dm.inference_dataloader())
+    np.testing.assert_array_equal(again, latent)
+    assert list(loaded.get_var_names()) == [f"gene{i}" for i in range(0, N_VARS, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"normalize": True}, "are normalised, but models of scvi-tools need counts"),
+        ({"log1p": True}, "pass normalize=False, log1p=False"),
+        ({"source": "layers/logged"}, "holds values such as .*, which are no counts"),
+    ],
+)
+def test_a_model_of_counts_warns_of_other_values(
+    path: Path, options: dict[str, Any], message: str
+) -> None:
+    dm = counts_of(path, **options)
+    with pytest.warns(UserWarning, match=message) as caught:
+        assert dm.registry["setup_method_name"] == "setup_datamodule"
+    assert caught[0].filename == __file__
+
+
+def test_the_name_of_pyscx() -> None:
+    from pyscx.scx_integrations.scvi import ScxDataModule as published
+
+    assert published is ScxDataModule
