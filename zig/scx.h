@@ -273,14 +273,19 @@ typedef struct scx_batch {
     uint32_t struct_bytes;
     uint32_t reserved;
     scx_buffer *buffer;
-    void *data; /* aligned to 64 bytes */
+    void *data; /* float32, aligned to 64 bytes: all values of a dense batch, the stored ones of a CSR batch */
     uint64_t data_bytes;
     uint64_t n_rows;
+    uint64_t n_values; /* this and the next two: of a CSR batch, else 0 and NULL */
+    int32_t *indptr;   /* n_rows + 1 */
+    int32_t *indices;  /* n_values; ascending in each row, positions in the panel where there is one */
 } scx_batch;
 
 /* Dense batches as scx_matrix_gather_dense makes them. The matrix must outlive the pipeline. No thread is started
  * before the first batch is submitted. One thread at a time may call the functions of one pipeline. */
 int32_t scx_pipeline_open_dense(scx_matrix *matrix, const scx_dense_options *dense, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
+/* CSR batches of the same values; PFlog is refused. Values that a transform makes 0 stay stored. */
+int32_t scx_pipeline_open_csr(scx_matrix *matrix, const scx_dense_options *values, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 /* Copies the row numbers. SCX_OUT_OF_RANGE names the first bad one; SCX_LIMIT when `batches` are under way. */
 int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, scx_error *error);
 /* The oldest submitted batch. SCX_TIMEOUT: it is not ready, call again; SCX_NOT_FOUND: none was submitted; any other

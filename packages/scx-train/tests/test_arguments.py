@@ -44,6 +44,11 @@ def test_defaults() -> None:
         "obsm": (),
         "pflog": False,
         "pflog_alpha": None,
+        "layout": "dense",
+        "max_memory_mb": None,
+        "weights": None,
+        "balance_by": None,
+        "batch_by": None,
     }
 
 
@@ -62,6 +67,8 @@ def test_defaults() -> None:
         ("threads", 65, "from 1 to 64"),
         ("min_batch", 0, "from 1 to 1024"),
         ("min_batch", 1025, "from 1 to 1024"),
+        ("max_memory_mb", 0, "at least 1"),
+        ("layout", "csc", "'dense' or 'csr'"),
         ("tail", "cut", "'drop', 'merge', 'keep'"),
         ("shard", 1, "from 0 to 0"),
         ("num_shards", 0, "at least 1"),

@@ -11,13 +11,16 @@ const pipelines = @import("../pipeline/pipeline.zig");
 const platform = @import("../pipeline/platform.zig");
 const rng = @import("../rng.zig");
 const AbiError = errors.AbiError;
+const CsrSource = @import("../pipeline/csr_source.zig").CsrSource;
+const CsrViews = @import("../pipeline/csr_source.zig").Views;
 const DenseSource = @import("../pipeline/dense_source.zig").DenseSource;
 const Failure = errors.Failure;
+const MatrixSource = @import("../pipeline/matrix_source.zig").MatrixSource;
 const Report = errors.Report;
 const Status = errors.Status;
 
 /// `scx_pipeline`
-pub const DensePipeline = pipelines.Pipeline(DenseSource);
+pub const MatrixPipeline = pipelines.Pipeline(MatrixSource);
 
 /// `scx_pipeline_options`
 pub const PipelineOptions = extern struct {
@@ -35,11 +38,14 @@ pub const Batch = extern struct {
     data: ?*anyopaque,
     data_bytes: u64,
     n_rows: u64,
+    n_values: u64,
+    indptr: ?[*]i32,
+    indices: ?[*]i32,
 };
 
 comptime {
     assert(@sizeOf(PipelineOptions) == 16);
-    assert(@sizeOf(Batch) == 40);
+    assert(@sizeOf(Batch) == 64);
 }
 
 export fn scx_epoch_stream(seed: u64, tag: u64, epoch: u64) u64 {
@@ -69,28 +75,43 @@ export fn scx_pipeline_open_dense(
     matrix: ?*matrices.MatrixHandle,
     dense: ?*const matrices.DenseOptions,
     options: ?*const PipelineOptions,
-    pipeline_out: ?*?*DensePipeline,
+    pipeline_out: ?*?*MatrixPipeline,
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(openDense(matrix, dense, options, pipeline_out, &report), &report, error_out);
+    return handle.answer(openMatrix(.dense, matrix, dense, options, pipeline_out, &report), &report, error_out);
 }
 
-fn openDense(
+export fn scx_pipeline_open_csr(
+    matrix: ?*matrices.MatrixHandle,
+    values: ?*const matrices.DenseOptions,
+    options: ?*const PipelineOptions,
+    pipeline_out: ?*?*MatrixPipeline,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(openMatrix(.csr, matrix, values, options, pipeline_out, &report), &report, error_out);
+}
+
+fn openMatrix(
+    layout: std.meta.Tag(MatrixSource),
     matrix: ?*matrices.MatrixHandle,
     dense: ?*const matrices.DenseOptions,
     options: ?*const PipelineOptions,
-    pipeline_out: ?*?*DensePipeline,
+    pipeline_out: ?*?*MatrixPipeline,
     report: *Report,
 ) Failure!void {
-    const out = try handle.required(*?*DensePipeline, pipeline_out, "pipeline_out", report);
+    const out = try handle.required(*?*MatrixPipeline, pipeline_out, "pipeline_out", report);
     out.* = null;
     const own = try handle.checked(matrices.MatrixHandle, matrix, report);
     const wanted = try handle.required(*const PipelineOptions, options, "options", report);
     try checkOptions(wanted, report);
     const wanted_dense = try handle.required(*const matrices.DenseOptions, dense, "dense", report);
     const dense_options = try matrices.denseOptions(wanted_dense, report);
-    var source: DenseSource = try .init(handle.allocator, own.matrix, dense_options, report);
+    var source: MatrixSource = switch (layout) {
+        .dense => .{ .dense = try DenseSource.init(handle.allocator, own.matrix, dense_options, report) },
+        .csr => .{ .csr = try CsrSource.init(handle.allocator, own.matrix, dense_options, report) },
+    };
     errdefer source.deinit();
 
     out.* = try .open(source, .{
@@ -116,16 +137,16 @@ fn checkOptions(options: *const PipelineOptions, report: *Report) Failure!void {
     if (options.reserved != 0) return report.fail(error.BadArgument, "options.reserved must be 0", .{});
 }
 
-fn pipelineOf(pipeline: ?*DensePipeline, report: *Report) Failure!*DensePipeline {
-    return handle.required(*DensePipeline, pipeline, "pipeline", report);
+fn pipelineOf(pipeline: ?*MatrixPipeline, report: *Report) Failure!*MatrixPipeline {
+    return handle.required(*MatrixPipeline, pipeline, "pipeline", report);
 }
 
-export fn scx_pipeline_submit(pipeline: ?*DensePipeline, rows: ?[*]const i64, n_rows: u64, error_out: ?*AbiError) i32 {
+export fn scx_pipeline_submit(pipeline: ?*MatrixPipeline, rows: ?[*]const i64, n_rows: u64, error_out: ?*AbiError) i32 {
     var report: Report = .{};
     return handle.answer(submit(pipeline, rows, n_rows, &report), &report, error_out);
 }
 
-fn submit(pipeline: ?*DensePipeline, rows: ?[*]const i64, n_rows: u64, report: *Report) Failure!void {
+fn submit(pipeline: ?*MatrixPipeline, rows: ?[*]const i64, n_rows: u64, report: *Report) Failure!void {
     const own = try pipelineOf(pipeline, report);
     const count = std.math.cast(usize, n_rows) orelse return error.Limit;
     if (count == 0) return own.submit(&.{}, report);
@@ -134,7 +155,7 @@ fn submit(pipeline: ?*DensePipeline, rows: ?[*]const i64, n_rows: u64, report: *
 }
 
 export fn scx_pipeline_wait(
-    pipeline: ?*DensePipeline,
+    pipeline: ?*MatrixPipeline,
     timeout_ms: u32,
     batch_out: ?*Batch,
     error_out: ?*AbiError,
@@ -143,7 +164,7 @@ export fn scx_pipeline_wait(
     return handle.answer(wait(pipeline, timeout_ms, batch_out, &report), &report, error_out);
 }
 
-fn wait(pipeline: ?*DensePipeline, timeout_ms: u32, batch_out: ?*Batch, report: *Report) Failure!void {
+fn wait(pipeline: ?*MatrixPipeline, timeout_ms: u32, batch_out: ?*Batch, report: *Report) Failure!void {
     const out = try handle.required(*Batch, batch_out, "batch_out", report);
     try handle.checkSize(Batch, out.struct_bytes, "batch_out", report);
     handle.clearStruct(Batch, out);
@@ -153,34 +174,42 @@ fn wait(pipeline: ?*DensePipeline, timeout_ms: u32, batch_out: ?*Batch, report: 
     out.data = batch.buffer.memory.ptr;
     out.data_bytes = batch.bytes;
     out.n_rows = batch.n_rows;
+    if (own.source == .csr) {
+        const views: CsrViews = .of(batch.n_rows, batch.buffer.memory[0..batch.bytes]);
+        out.indptr = views.indptr.ptr;
+        out.indices = views.indices.ptr;
+        out.data = views.values.ptr;
+        out.n_values = @intCast(views.indptr[batch.n_rows]);
+        out.data_bytes = out.n_values * @sizeOf(f32);
+    }
 }
 
-export fn scx_pipeline_cancel(pipeline: ?*DensePipeline, error_out: ?*AbiError) i32 {
+export fn scx_pipeline_cancel(pipeline: ?*MatrixPipeline, error_out: ?*AbiError) i32 {
     var report: Report = .{};
     return handle.answer(cancel(pipeline, &report), &report, error_out);
 }
 
-fn cancel(pipeline: ?*DensePipeline, report: *Report) Failure!void {
+fn cancel(pipeline: ?*MatrixPipeline, report: *Report) Failure!void {
     const own = try pipelineOf(pipeline, report);
     return own.cancel(report);
 }
 
-export fn scx_pipeline_will_need(pipeline: ?*DensePipeline, row_start: u64, row_end: u64, error_out: ?*AbiError) i32 {
+export fn scx_pipeline_will_need(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, error_out: ?*AbiError) i32 {
     var report: Report = .{};
     return handle.answer(willNeed(pipeline, row_start, row_end, &report), &report, error_out);
 }
 
-fn willNeed(pipeline: ?*DensePipeline, row_start: u64, row_end: u64, report: *Report) Failure!void {
+fn willNeed(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, report: *Report) Failure!void {
     const own = try pipelineOf(pipeline, report);
-    if (row_start > row_end or row_end > own.source.matrix.n_rows) return report.fail(
+    if (row_start > row_end or row_end > own.source.matrixOf().n_rows) return report.fail(
         error.OutOfRange,
         "rows {d} to {d} are not a range of the matrix's {d} rows",
-        .{ row_start, row_end, own.source.matrix.n_rows },
+        .{ row_start, row_end, own.source.matrixOf().n_rows },
     );
     return own.willNeed(.{ .row_start = row_start, .row_end = row_end }, report);
 }
 
-export fn scx_pipeline_close(pipeline: ?*DensePipeline, deadline_ms: u32) i32 {
+export fn scx_pipeline_close(pipeline: ?*MatrixPipeline, deadline_ms: u32) i32 {
     const own = pipeline orelse return handle.ok;
     if (own.close(deadline_ms)) {
         return handle.ok;

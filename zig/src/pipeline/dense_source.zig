@@ -5,18 +5,16 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 
 const errors = @import("../errors.zig");
-const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
 const Failure = errors.Failure;
 const Matrix = matrices.Matrix;
 const Report = errors.Report;
+const Scratch = matrices.Scratch;
 
 pub const DenseSource = struct {
     matrix: *const Matrix,
     plan: matrices.DensePlan,
-
-    pub const Scratch = matrices.Scratch;
 
     pub fn init(
         allocator: Allocator,
@@ -29,10 +27,6 @@ pub const DenseSource = struct {
 
     pub fn deinit(source: *DenseSource) void {
         source.plan.deinit();
-    }
-
-    pub fn initScratch(source: *const DenseSource, allocator: Allocator) Failure!Scratch {
-        return Scratch.init(allocator, source.matrix);
     }
 
     pub fn batchBytes(source: *const DenseSource, rows: []const i64, report: *Report) Failure!usize {
@@ -48,16 +42,5 @@ pub const DenseSource = struct {
         const out = values[task.begin * width .. task.end * width];
         const rows = task.rows[task.begin..task.end];
         return matrices.decodeDense(source.matrix, &source.plan, rows, out, scratch, report);
-    }
-
-    pub fn willNeed(source: *const DenseSource, range: hints.RowRange) void {
-        const matrix = source.matrix;
-        assert(range.row_end <= matrix.n_rows);
-        var row = range.row_start;
-        while (row < range.row_end) {
-            const shard = matrix.shardOf(row);
-            matrix.file.willNeed(matrix.file.sections[shard.section_index].range());
-            row = shard.row_start + shard.n_rows;
-        }
     }
 };

@@ -18,6 +18,8 @@ pub const Probe = struct {
     sources: u32 = 0,
     ranges: u32 = 0,
     hinted_rows: u64 = 0,
+    /// Batches that were received.
+    finished: u32 = 0,
     /// While set, decoding does not end.
     held: bool = false,
 
@@ -79,6 +81,15 @@ pub const FakeSource = struct {
             return report.fail(error.OutOfRange, "row {d}", .{row});
         };
         return rows.len * source.width * @sizeOf(i64);
+    }
+
+    pub fn prepare(_: *const FakeSource, rows: []const i64, memory: []u8) void {
+        @memset(memory[0..@min(memory.len, rows.len)], 0xee);
+    }
+
+    pub fn finish(source: *const FakeSource, n_rows: usize, memory: []u8) void {
+        std.debug.assert(memory.len == n_rows * source.width * @sizeOf(i64));
+        source.probe.finished += 1;
     }
 
     pub fn decode(source: *const FakeSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {

@@ -7,7 +7,9 @@
 //!   Source.Scratch                                        the memory of one thread
 //!   source.initScratch(allocator) Failure!Scratch         and scratch.deinit()
 //!   source.batchBytes(rows, report) Failure!usize         checks the rows; the size of their batch
+//!   source.prepare(rows, memory)                          before any of its rows is decoded
 //!   source.decode(task, *scratch, report) Failure!void    writes every byte of the task's rows
+//!   source.finish(n_rows, memory)                         after all of them, when the batch is received
 //!   source.willNeed(RowRange)                             tells the system which bytes are read soon
 //!   source.deinit()
 //!
@@ -147,6 +149,7 @@ pub fn Pipeline(comptime Source: type) type {
             try request.rows.appendSlice(self.allocator, rows);
             request.buffer = try self.pool.acquire(bytes);
             request.bytes = bytes;
+            self.source.prepare(rows, request.buffer.?.memory[0..bytes]);
 
             self.mutex.lock();
             defer self.mutex.unlock();
@@ -168,6 +171,7 @@ pub fn Pipeline(comptime Source: type) type {
                 buffer.release();
                 return failure;
             }
+            self.source.finish(request.rows.items.len, buffer.memory[0..request.bytes]);
             return .{ .buffer = buffer, .bytes = request.bytes, .n_rows = request.rows.items.len };
         }
 

@@ -54,6 +54,7 @@ test "batches come in order with the right rows, for any number of threads" {
             batch.buffer.release();
         }
         try pipeline.close(wait_ms);
+        try testing.expectEqual(@as(u32, 197), probe.finished);
         try testing.expectEqual(@as(u32, 0), probe.scratches);
         try testing.expectEqual(@as(u32, 0), probe.sources);
     }

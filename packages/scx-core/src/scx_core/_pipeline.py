@@ -11,9 +11,11 @@ import math
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +42,7 @@ A matrix and its file must not be let go before the threads have ended. A refere
 pipeline alone does not see to that: in a cycle of garbage anything may be finalised first. What a
 thread reads that does not end in time stays here for good.
 """
-_PIPELINES: weakref.WeakSet[DensePipeline] = weakref.WeakSet()
+_PIPELINES: weakref.WeakSet[MatrixPipeline[Any]] = weakref.WeakSet()
 """Those that may have threads."""
 
 
@@ -63,8 +65,24 @@ def shuffle(values: npt.NDArray[np.int64], *, stream: int, position: int = 0) ->
     return int(place[0])
 
 
-class DensePipeline:
-    """Dense float32 batches of one matrix, decoded ahead by threads of its own.
+@dataclass(frozen=True)
+class CsrBatch:
+    """Rows in CSR: int32 `indptr` from 0, int32 `indices` ascending in each row, float32 `values`.
+
+    The three are views of one buffer, which goes back to the pipeline with the last of them.
+    """
+
+    indptr: npt.NDArray[np.int32]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+    n_columns: int
+
+
+BatchT = TypeVar("BatchT", npt.NDArray[np.float32], CsrBatch)
+
+
+class MatrixPipeline(ABC, Generic[BatchT]):
+    """Batches of one matrix, decoded ahead by threads of its own.
 
     `submit` lists of rows, and `wait` for the batches in the same order. Threads start with the
     first `submit`. One thread at a time may submit and wait; any may close.
@@ -87,6 +105,9 @@ class DensePipeline:
     path
         The file, for messages.
     """
+
+    _OPEN: ClassVar[str]
+    """The function of scx.h that opens it."""
 
     def __init__(
         self,
@@ -122,7 +143,7 @@ class DensePipeline:
         )
         options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
-        call("scx_pipeline_open_dense", matrix.handle, dense, options, out, path=self._path)
+        call(self._OPEN, matrix.handle, dense, options, out, path=self._path)
         key = int(library.ffi.cast("uintptr_t", out[0]))
         _IN_USE[key] = matrix
         self._handle: CData | None = _native.owned(out[0], _closer(key))
@@ -146,8 +167,8 @@ class DensePipeline:
         pointer = _native.input_array(rows, np.int64, "rows")
         self._call("scx_pipeline_submit", pointer, rows.size)
 
-    def wait(self) -> npt.NDArray[np.float32]:
-        """The oldest batch, as soon as it is ready; shape (rows, columns).
+    def wait(self) -> BatchT:
+        """The oldest batch, as soon as it is ready.
 
         Ctrl-C interrupts the wait, and the batch stays in the queue.
 
@@ -187,7 +208,7 @@ class DensePipeline:
             if handle is not None:
                 native().ffi.release(handle)
 
-    def __enter__(self) -> DensePipeline:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -216,12 +237,47 @@ class DensePipeline:
             raise RuntimeError("the pipeline is closed")
         return self._handle
 
+    @abstractmethod
+    def _array(self, batch: CData) -> BatchT: ...
+
+
+class DensePipeline(MatrixPipeline[npt.NDArray[np.float32]]):
+    """Dense batches: float32 of shape (rows, columns)."""
+
+    _OPEN = "scx_pipeline_open_dense"
+
     def _array(self, batch: CData) -> npt.NDArray[np.float32]:
         library = native()
         # An array keeps the buffer object, which keeps the pointer, which releases at its end.
         data = library.ffi.gc(library.ffi.cast("float *", batch.data), _releaser(batch.buffer))
         flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=np.float32)
         return flat.reshape(int(batch.n_rows), self._n_columns)
+
+
+class CsrPipeline(MatrixPipeline[CsrBatch]):
+    """CSR batches. Values that the transform makes 0 stay stored."""
+
+    _OPEN = "scx_pipeline_open_csr"
+
+    def _array(self, batch: CData) -> CsrBatch:
+        ffi = native().ffi
+        # From the front of the buffer to the end of what is used: indptr, indices, values.
+        start = int(ffi.cast("uintptr_t", batch.indptr))
+        end = int(ffi.cast("uintptr_t", batch.data)) + int(batch.data_bytes)
+        memory = ffi.gc(ffi.cast("char *", batch.indptr), _releaser(batch.buffer))
+        whole = np.frombuffer(ffi.buffer(memory, end - start), dtype=np.uint8)
+
+        def part(pointer: CData, count: int, dtype: type[Any]) -> npt.NDArray[Any]:
+            first = int(ffi.cast("uintptr_t", pointer)) - start
+            return whole[first : first + count * 4].view(dtype)
+
+        n_values = int(batch.n_values)
+        return CsrBatch(
+            indptr=part(batch.indptr, int(batch.n_rows) + 1, np.int32),
+            indices=part(batch.indices, n_values, np.int32),
+            values=part(batch.data, n_values, np.float32),
+            n_columns=self._n_columns,
+        )
 
 
 @atexit.register

@@ -7,7 +7,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,21 @@ def positive(value: Any, argument: str) -> float:
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{argument}={number} must be finite and positive")
     return number
+
+
+def max_memory_mb(value: Any) -> int | None:
+    """A limit on memory; None for one that adapts."""
+    return None if value is None else whole_number(value, "max_memory_mb", lowest=1)
+
+
+def layout(value: Any, *, pflog: bool) -> Literal["dense", "csr"]:
+    """How `X` is held."""
+    if value not in ("dense", "csr"):
+        raise ValueError(f"layout={value!r} must be 'dense' or 'csr'")
+    if value == "csr" and pflog:
+        raise ValueError("layout='csr' and pflog=True exclude each other: PFlog has no zeros")
+    chosen: Literal["dense", "csr"] = value
+    return chosen
 
 
 def text(value: Any, argument: str) -> str:

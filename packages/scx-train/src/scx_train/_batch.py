@@ -13,12 +13,13 @@ from ._obs import ObsValues
 class Batch(TypedDict):
     """A batch of cells.
 
-    `X` is float32 of shape (cells, genes). Its memory is used again for a later batch once nothing
+    `X` is float32 of shape (cells, genes): a numpy array, or with `layout="csr"` a
+    `scipy.sparse.csr_matrix`. Its memory is used again for a later batch once nothing
     refers to it any more, so keeping a batch is safe, and keeping none is fast. `obsm` is there
     when entries of it were asked for.
     """
 
-    X: npt.NDArray[np.float32]
+    X: Any
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
     obsm: NotRequired[dict[str, npt.NDArray[Any]]]

@@ -6,24 +6,39 @@ import functools
 import hashlib
 import os
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import DensePipeline
+from scx_core._pipeline import CsrPipeline, DensePipeline, epoch_stream
 
 from . import _arguments as arguments
 from ._batch import Batch
+from ._budget import Demand, fit
 from ._counts import overdispersion, warn_unless_counts
 from ._cutting import Cutting, Tail
 from ._epoch import EpochIterator
-from ._order import ShardGroups, ShardRows
-from ._pipelines import PipelineShelf
-from ._process import REMEDY, HomeProcess
+from ._obs import size_of
+from ._order import EpochOrder, ShardGroups, ShardRows
+from ._pipelines import Pipeline, PipelineShelf
+from ._process import REMEDY, HomeProcess, usable_cpus
 from ._progress import Progress, progress_of
+from ._sampling import (
+    SAMPLING_BYTES,
+    TAG_BATCHES,
+    TAG_DRAWS,
+    CuttingByLabel,
+    OrderByLabel,
+    WeightedDraws,
+    balancing_weights,
+    checked_weights,
+    label_numbers,
+)
 from ._source import Source, open_source
 
 
@@ -36,7 +51,8 @@ class TrainingDataset:
 
     Each batch is a dict:
 
-    - `"X"`: float32, shape (cells, `n_output_genes`).
+    - `"X"`: float32, shape (cells, `n_output_genes`); a numpy array, or with `layout="csr"` a
+      `scipy.sparse.csr_matrix`.
     - `"obs"`: for each of `obs_columns` an int64 or float64 array, or for a categorical
       `{"codes": int32 array, "categories": list of str}` with code -1 for a gap. Text becomes a
       categorical with sorted labels, booleans become int64, numbers and booleans with gaps become
@@ -120,6 +136,25 @@ class TrainingDataset:
     pflog_alpha
         The overdispersion a, positive. None (default) estimates it from the counts when the data
         set is built, as `scx_train._counts.overdispersion` says; the property tells it.
+    layout
+        "dense" (default), or "csr" for `X` as a `scipy.sparse.csr_matrix` of the same values, with
+        int32 indices. Needs scipy, and excludes `pflog`, which leaves no value at zero.
+    max_memory_mb
+        What the data set may take beside the map of the file, in units of 2**20 bytes. Where it is
+        too little, first `prefetch_batches` goes down to 2, then `shard_group_size` to 1, then
+        `batch_size` is halved down to 64, as far as it takes; the order of the cells stays that of
+        the `shard_group_size` asked for, and only reading ahead is reduced. None (default) stands
+        for what the arguments take, but at least 512 and at most 4096.
+    weights
+        A weight for each row of the file, not negative: an epoch then draws as many cells as there
+        are with replacement, each by its weight, so that some come several times and others not at
+        all. None (default) for every cell once.
+    balance_by
+        An obs column: draws as with `weights`, every label equally often; cells without a label
+        never come.
+    batch_by
+        An obs column: each batch has cells of one label alone, every cell once; cells without a
+        label are a label of their own. `min_batch`, `tail` and `drop_last` hold for each label.
 
     Raises
     ------
@@ -138,7 +173,8 @@ class TrainingDataset:
     -----
     UserWarning
         `hvg_indices` is not ascending and distinct, the file is multimodal and no modality was
-        named, or values that are no counts (negative, or no whole numbers) are normalised.
+        named, values that are no counts (negative, or no whole numbers) are normalised, or
+        `max_memory_mb` is too little.
 
     Notes
     -----
@@ -181,6 +217,11 @@ class TrainingDataset:
         obsm: Iterable[str] = (),
         pflog: bool = False,
         pflog_alpha: float | None = None,
+        layout: Literal["dense", "csr"] = "dense",
+        max_memory_mb: int | None = None,
+        weights: npt.ArrayLike | None = None,
+        balance_by: str | None = None,
+        batch_by: str | None = None,
     ) -> None:
         self._home = HomeProcess()
         self._batch_size = arguments.batch_size(batch_size)
@@ -194,6 +235,8 @@ class TrainingDataset:
         pflog = arguments.flag(pflog, "pflog")
         if pflog_alpha is not None:
             pflog_alpha = arguments.positive(pflog_alpha, "pflog_alpha")
+        limit_mb = arguments.max_memory_mb(max_memory_mb)
+        layout = arguments.layout(layout, pflog=pflog)
         if pflog:
             self._normalize = self._log1p = False
         self._shuffle = arguments.flag(shuffle, "shuffle")
@@ -215,6 +258,7 @@ class TrainingDataset:
         self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
         if (pflog or self._normalize) and opened.matrix is not None:
             warn_unless_counts(opened.matrix, label=opened.label, path=opened.path, stacklevel=3)
+        self._layout = layout
         self._pflog_alpha = pflog_alpha if pflog else None
         if pflog and pflog_alpha is None and opened.matrix is not None:
             self._pflog_alpha = overdispersion(opened.matrix, path=opened.path)
@@ -228,7 +272,12 @@ class TrainingDataset:
         self._var_names: npt.NDArray[np.object_] | None = None
         chosen = arguments.row_selection(rows, n_obs=opened.n_obs)
         self._rows = ShardRows(opened.shard_starts, _common(chosen, opened.rows))
-        self._cutting = Cutting(
+        sampled = any(value is not None for value in (weights, balance_by, batch_by))
+        self._budget = fit(self._demand(opened, sampled=sampled), limit_mb)
+        self._mmap_bytes = os.path.getsize(opened.path)
+        self._batch_size = self._budget.demand.batch_size
+        self._prefetch_batches = self._budget.demand.prefetch_batches
+        self._cutting: Cutting | CuttingByLabel = Cutting(
             n_rows=self._rows.n_rows,
             batch_size=self._batch_size,
             drop_last=drop_last,
@@ -239,6 +288,14 @@ class TrainingDataset:
             shard=shard,
             num_shards=num_shards,
         )
+        self._sample(opened, weights, balance_by, batch_by)
+        if self._budget.exceeded:
+            warnings.warn(
+                f"max_memory_mb={self._budget.limit_mb} is too little: at the smallest settings "
+                f"{self._budget.demand.total_bytes / 2**20:.0f} MB are needed",
+                UserWarning,
+                stacklevel=2,
+            )
         # Reentrant: a garbage collection under it may end an epoch.
         self._lock = threading.RLock()
         self._next = Progress(0)
@@ -345,6 +402,24 @@ class TrainingDataset:
         return self._batch_size
 
     @property
+    def budget_exceeded(self) -> bool:
+        """Whether the data set needs more than `max_memory_mb` at its smallest settings."""
+        return self._budget.exceeded
+
+    def memory_budget(self) -> dict[str, Any]:
+        """What one running epoch takes, as estimated.
+
+        Returns
+        -------
+        `breakdown` in bytes (`cache_bytes`, `batch_buffer_bytes`, `lookahead_overhead_bytes`,
+        `transient_bytes`, `python_overhead_bytes` and their sum `total_bytes`), the same sum as
+        `estimated_mb`, the size of the mapped file as `mmap_mb`, which is not counted,
+        `max_memory_mb` (all three in units of 2**20 bytes), `budget_exceeded`, and what is left of
+        `shard_group_size`, `prefetch_batches` and `batch_size`. Batches that are kept come on top.
+        """
+        return self._budget.report(mmap_bytes=self._mmap_bytes)
+
+    @property
     def closed(self) -> bool:
         """True from `close` until the next epoch begins. Never raises."""
         return self._shelf is None
@@ -392,30 +467,100 @@ class TrainingDataset:
         )
 
     def _epoch(self, shelf: PipelineShelf, progress: Progress) -> Iterator[Batch]:
+        if progress.batch == len(self):
+            progress.finished = True
+            return iter(())
+        order, cutting = self._order(progress.epoch)
+        return EpochIterator(
+            shelf,
+            order,
+            cutting,
+            progress=progress,
+            prefetch_batches=self._prefetch_batches,
+            reads_ahead=self._budget.demand.shard_group_size == self._group_size,
+            obs=self._obs,
+            obsm=self._obsm,
+        )
+
+    def _order(self, epoch: int) -> tuple[EpochOrder, Cutting | CuttingByLabel]:
+        """The cells of an epoch and how they are cut."""
+
+        def stream(tag: int) -> int:
+            return epoch_stream(seed=self._seed, tag=tag, epoch=epoch)
+
+        if self._weights is not None:
+            rows = self._rows.all_rows()
+            return WeightedDraws(rows, self._weights, stream=stream(TAG_DRAWS)), self._cutting
         order = ShardGroups(
             self._rows,
             group_size=self._group_size,
             seed=self._seed,
-            epoch=progress.epoch,
+            epoch=epoch,
             shuffled=self._shuffle,
         )
-        if progress.batch == len(self):
-            progress.finished = True
-            return iter(())
-        return EpochIterator(
-            shelf,
-            order,
-            self._cutting,
-            progress=progress,
+        if self._labels is None:
+            return order, self._cutting
+        assert isinstance(self._cutting, CuttingByLabel)
+        mixed = stream(TAG_BATCHES) if self._shuffle else None
+        return OrderByLabel(order, self._labels), replace(self._cutting, stream=mixed)
+
+    def _sample(
+        self,
+        source: Source,
+        weights: npt.ArrayLike | None,
+        balance_by: str | None,
+        batch_by: str | None,
+    ) -> None:
+        """Prepare draws by weight or batches by label, if any."""
+        given = {"weights": weights, "balance_by": balance_by, "batch_by": batch_by}
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) > 1:
+            raise ValueError(f"{' and '.join(names)} exclude each other")
+        if names and names[0] != "batch_by" and not self._shuffle:
+            raise ValueError(f"{names[0]} draws at random, which shuffle=False excludes")
+        self._weights: npt.NDArray[np.float64] | None = None
+        self._labels: npt.NDArray[np.int64] | None = None
+        rows = self._rows.all_rows()
+        if weights is not None:
+            self._weights = checked_weights(weights, n_obs=source.n_obs, rows=rows)
+        elif names:
+            name = arguments.text(given[names[0]], names[0])
+            labels = label_numbers(source.obs_columns([name])[name], name, names[0])
+            if batch_by is not None:
+                self._labels = labels
+                counts = np.unique(labels[rows], return_counts=True)[1]
+                self._cutting = CuttingByLabel(self._cutting_base, tuple(counts.tolist()))
+            else:
+                self._weights = balancing_weights(labels, rows)
+                if len(rows) and not self._weights.any():
+                    raise ValueError(f"no cell has a label in balance_by={name!r}")
+
+    @property
+    def _cutting_base(self) -> Cutting:
+        return self._cutting if isinstance(self._cutting, Cutting) else self._cutting.base
+
+    def _demand(self, source: Source, *, sampled: bool) -> Demand:
+        mean_values = None
+        if self._layout == "csr" and source.matrix is not None:
+            mean_values = source.matrix.nnz / source.n_obs
+        return Demand(
+            batch_size=self._batch_size,
             prefetch_batches=self._prefetch_batches,
-            obs=self._obs,
-            obsm=self._obsm,
+            shard_group_size=self._group_size,
+            n_vars=self.n_vars,
+            n_output_genes=self.n_output_genes,
+            mean_values=mean_values,
+            group_rows=self._rows.largest_group(self._group_size),
+            threads=self._threads or usable_cpus(),
+            metadata_bytes=self._rows.chosen_bytes
+            + (SAMPLING_BYTES * self.n_obs if sampled else 0)
+            + sum(size_of(column) for column in (*self._obs.values(), *self._obsm.values())),
         )
 
     @property
     def _settings(self) -> dict[str, Any]:
         """What the batches follow from, besides the epoch."""
-        cutting = self._cutting
+        cutting = self._cutting_base
         return {
             "cells": self._cells_digest,
             "matrix": self._source
@@ -437,12 +582,16 @@ class TrainingDataset:
         """Tells files and choices of rows apart."""
         digest = hashlib.blake2b(repr(self._fingerprint).encode(), digest_size=16)
         digest.update(self._rows.all_rows().tobytes())
+        for sampling in (self._weights, self._labels):
+            digest.update(b"-" if sampling is None else sampling.tobytes())
         return digest.hexdigest()
 
     def _shelf_for(self, source: Source) -> PipelineShelf:
-        def open_pipeline() -> DensePipeline:
+        kind = CsrPipeline if self._layout == "csr" else DensePipeline
+
+        def open_pipeline() -> Pipeline:
             assert source.matrix is not None  # a file without cells has no epochs
-            return DensePipeline(
+            return kind(
                 source.matrix,
                 columns=self._panel,
                 normalize=self._normalize,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from scx_core._pipeline import DensePipeline
+from scx_core._pipeline import CsrBatch
 
 from ._batch import Batch
 from ._cutting import Cutting
 from ._obs import ObsValues, take
 from ._order import EpochOrder, Rows, RowStream
-from ._pipelines import PipelineShelf
+from ._pipelines import Pipeline, PipelineShelf
 from ._process import HomeProcess
 from ._progress import Progress
+from ._sampling import CuttingByLabel
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 
 class EpochIterator(Iterator[Batch]):
@@ -30,10 +34,11 @@ class EpochIterator(Iterator[Batch]):
         self,
         shelf: PipelineShelf,
         order: EpochOrder,
-        cutting: Cutting,
+        cutting: Cutting | CuttingByLabel,
         *,
         progress: Progress,
         prefetch_batches: int,
+        reads_ahead: bool,
         obs: Mapping[str, ObsValues],
         obsm: Mapping[str, npt.NDArray[Any]],
     ) -> None:
@@ -42,9 +47,11 @@ class EpochIterator(Iterator[Batch]):
         self._obs = obs
         self._obsm = obsm
         self._under_way: deque[Rows] = deque()
-        self._pipeline: DensePipeline | None = shelf.take()
+        self._pipeline: Pipeline | None = shelf.take()
         self._progress = progress
-        self._rows = _batches(order, cutting, progress.batch, self._pipeline)
+        self._rows = _batches(
+            order, cutting, progress.batch, self._pipeline, reads_ahead=reads_ahead
+        )
         try:
             for _ in range(prefetch_batches):
                 self._submit_next(self._pipeline)
@@ -80,7 +87,7 @@ class EpochIterator(Iterator[Batch]):
             raise
         self._progress.batch += 1
         batch: Batch = {
-            "X": values,
+            "X": _scipy(values) if isinstance(values, CsrBatch) else values,
             "obs": {name: take(column, rows) for name, column in self._obs.items()},
             "cell_indices": rows,
         }
@@ -103,40 +110,59 @@ class EpochIterator(Iterator[Batch]):
         if getattr(self, "_pipeline", None) is not None:
             self.close()
 
-    def _submit_next(self, pipeline: DensePipeline) -> None:
+    def _submit_next(self, pipeline: Pipeline) -> None:
         rows = next(self._rows, None)
         if rows is not None:
             pipeline.submit(rows)
             self._under_way.append(rows)
 
 
+def _scipy(batch: CsrBatch) -> sp.csr_matrix:
+    import scipy.sparse as sp
+
+    shape = (len(batch.indptr) - 1, batch.n_columns)
+    matrix = sp.csr_matrix((batch.values, batch.indices, batch.indptr), shape=shape, copy=False)
+    matrix.has_canonical_format = True
+    return matrix
+
+
 def _batches(
-    order: EpochOrder, cutting: Cutting, first: int, pipeline: DensePipeline
+    order: EpochOrder,
+    cutting: Cutting | CuttingByLabel,
+    first: int,
+    pipeline: Pipeline,
+    *,
+    reads_ahead: bool,
 ) -> Iterator[Rows]:
     if first >= len(cutting):
         return
-    groups = _announced(order, cutting.spans(first)[0][0], pipeline)
+    first_row = cutting.spans(first)[0][0]
+    groups = _announced(order, first_row, pipeline, reads_ahead=reads_ahead)
     yield from cutting.batches(RowStream(groups), first)
 
 
-def _announced(order: EpochOrder, first_row: int, pipeline: DensePipeline) -> Iterator[Rows]:
+def _announced(
+    order: EpochOrder, first_row: int, pipeline: Pipeline, *, reads_ahead: bool
+) -> Iterator[Rows]:
     """The groups of an epoch; the bytes of each are asked for while the one before it is read.
 
-    Groups that end before place `first_row` of the order are not read, and not asked for.
+    Unless it `reads_ahead`, they are asked for when the group itself is begun. Groups that end
+    before place `first_row` of the order are not read, and not asked for.
     """
     n_seen = 0
     begun = False
     for group, rows in enumerate(order):
         n_seen += len(rows)
         if n_seen > first_row:
-            if not begun:
+            if not (begun and reads_ahead):
                 _announce(order, group, pipeline)
                 begun = True
-            _announce(order, group + 1, pipeline)
+            if reads_ahead:
+                _announce(order, group + 1, pipeline)
         yield rows
 
 
-def _announce(order: EpochOrder, group: int, pipeline: DensePipeline) -> None:
+def _announce(order: EpochOrder, group: int, pipeline: Pipeline) -> None:
     if group < len(order):
         # In the order of the file, which disks read fastest.
         for part in sorted(order.ranges(group), key=lambda part: part.start):

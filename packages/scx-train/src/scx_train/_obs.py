@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -73,6 +74,14 @@ def _text_as_categorical(values: npt.NDArray[Any], name: str) -> Categorical:
     for rank, label in enumerate(labels):
         ranks[numbers[label]] = rank
     return {"codes": ranks[first_seen], "categories": labels}
+
+
+def size_of(column: ObsValues | npt.NDArray[Any]) -> int:
+    """Bytes that a column takes, about."""
+    if isinstance(column, dict):
+        labels = sum(sys.getsizeof(label) + 8 for label in column["categories"])
+        return column["codes"].nbytes + labels
+    return column.nbytes
 
 
 def frame_column(series: pd.Series[Any]) -> Any:

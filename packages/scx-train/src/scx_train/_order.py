@@ -101,6 +101,15 @@ class ShardRows:
         """How many cells there are."""
         return int((self._ends - self._places).sum())
 
+    def largest_group(self, group_size: int) -> int:
+        """The most rows that `group_size` shards can have."""
+        return int(np.sort(self._ends - self._places)[-group_size:].sum())
+
+    @property
+    def chosen_bytes(self) -> int:
+        """What the choice of rows takes."""
+        return 0 if self._chosen is None else self._chosen.nbytes
+
     def all_rows(self) -> Rows:
         """The cells, ascending."""
         return np.arange(self.n_rows, dtype=np.int64) if self._chosen is None else self._chosen

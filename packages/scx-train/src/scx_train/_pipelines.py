@@ -6,7 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from scx_core._pipeline import DensePipeline
+from scx_core._pipeline import CsrPipeline, DensePipeline
+
+Pipeline = DensePipeline | CsrPipeline
 
 
 class PipelineShelf:
@@ -20,15 +22,15 @@ class PipelineShelf:
         Opens a new one when none is at hand.
     """
 
-    def __init__(self, open_pipeline: Callable[[], DensePipeline]) -> None:
+    def __init__(self, open_pipeline: Callable[[], Pipeline]) -> None:
         # None when closed: what it opens from, the file above all, must not be kept.
-        self._open_pipeline: Callable[[], DensePipeline] | None = open_pipeline
+        self._open_pipeline: Callable[[], Pipeline] | None = open_pipeline
         # Reentrant: a garbage collection under the lock may end an iterator, which gives back.
         self._lock = threading.RLock()
-        self._idle: DensePipeline | None = None
-        self._lent: list[DensePipeline] = []
+        self._idle: Pipeline | None = None
+        self._lent: list[Pipeline] = []
 
-    def take(self) -> DensePipeline:
+    def take(self) -> Pipeline:
         """A pipeline without batches, for one epoch; RuntimeError when the shelf is closed."""
         with self._lock:
             if self._open_pipeline is None:
@@ -39,7 +41,7 @@ class PipelineShelf:
             self._lent.append(pipeline)
             return pipeline
 
-    def give_back(self, pipeline: DensePipeline) -> None:
+    def give_back(self, pipeline: Pipeline) -> None:
         """The end of an epoch; what was submitted and not received is forgotten."""
         # Not under the lock: another thread may be waiting for a batch of this pipeline.
         with contextlib.suppress(RuntimeError):  # closed meanwhile
@@ -51,7 +53,7 @@ class PipelineShelf:
                 return
         pipeline.close()
 
-    def discard(self, pipeline: DensePipeline) -> None:
+    def discard(self, pipeline: Pipeline) -> None:
         """The end of an epoch by an error: the pipeline may be what failed."""
         with self._lock:
             self._lent = [lent for lent in self._lent if lent is not pipeline]

@@ -1,0 +1,217 @@
+//! CSR batches of one matrix, as the source of a pipeline.
+//!
+//! How many values a batch has is known only when its rows are decoded: a panel keeps some of them. So each row has
+//! room for all that it stores, and the rows are moved together when the batch is received. Without a panel nothing
+//! moves. The memory of a batch: indptr and the rows' counts, then columns and values, each from a cache line on.
+
+const std = @import("std");
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+
+const buffers = @import("buffers.zig");
+const errors = @import("../errors.zig");
+const matrices = @import("../codec/matrix.zig");
+const pipelines = @import("pipeline.zig");
+const transform_kernel = @import("../kernels/transform.zig");
+const Failure = errors.Failure;
+const Matrix = matrices.Matrix;
+const Report = errors.Report;
+const Scratch = matrices.Scratch;
+
+const line = buffers.alignment.toByteUnits();
+const lanes = 8;
+const Memory = []align(line) u8;
+
+pub const CsrSource = struct {
+    matrix: *const Matrix,
+    plan: matrices.DensePlan,
+    has_panel: bool,
+
+    pub fn init(
+        allocator: Allocator,
+        matrix: *const Matrix,
+        options: matrices.DenseOptions,
+        report: *Report,
+    ) Failure!CsrSource {
+        if (options.pflog_alpha != 0) return report.fail(
+            error.BadArgument,
+            "PFlog leaves no value at zero: it has dense batches alone",
+            .{},
+        );
+        return .{
+            .matrix = matrix,
+            .plan = try .init(allocator, matrix, options, report),
+            .has_panel = options.panel != null,
+        };
+    }
+
+    pub fn deinit(source: *CsrSource) void {
+        source.plan.deinit();
+    }
+
+    pub fn batchBytes(source: *const CsrSource, rows: []const i64, report: *Report) Failure!usize {
+        try source.matrix.checkRows(rows, report);
+        var n_values: u64 = 0;
+        for (rows) |row| n_values += source.roomOf(row);
+        if (n_values > std.math.maxInt(i32)) return report.fail(
+            error.Limit,
+            "a batch of {d} rows with {d} values is too large: at most {d} values are possible",
+            .{ rows.len, n_values, @as(u32, std.math.maxInt(i32)) },
+        );
+        const value_bytes = std.mem.alignForward(usize, @as(usize, @intCast(n_values)) * 4, line);
+        return headBytes(rows.len) + 2 * value_bytes;
+    }
+
+    /// Before the first row is decoded: where each has its place.
+    pub fn prepare(source: *const CsrSource, rows: []const i64, memory: Memory) void {
+        const views: Views = .of(rows.len, memory);
+        var at: i32 = 0;
+        for (rows, views.indptr[0..rows.len]) |row, *start| {
+            start.* = at;
+            at += @intCast(source.roomOf(row));
+        }
+        views.indptr[rows.len] = at;
+    }
+
+    pub fn decode(source: *const CsrSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
+        const views: Views = .of(task.rows.len, task.memory);
+        for (task.rows[task.begin..task.end], task.begin..) |row, index| {
+            const begin: usize = @intCast(views.indptr[index]);
+            const end: usize = @intCast(views.indptr[index + 1]);
+            const found = try source.matrix.openRow(row, scratch, report);
+            if (found.row.n_values != end - begin) {
+                return report.fail(error.Corrupt, "row {d} has another number of values than the table of its shard says", .{row});
+            }
+            const indices = views.indices[begin..end];
+            const values = views.values[begin..end];
+            views.counts[index] = @intCast(try source.decodeRow(&found, scratch, indices, values, report));
+        }
+    }
+
+    /// After the last row: moves the rows together.
+    pub fn finish(source: *const CsrSource, n_rows: usize, memory: Memory) void {
+        if (!source.has_panel) return;
+        const views: Views = .of(n_rows, memory);
+        var at: usize = 0;
+        for (0..n_rows) |row| {
+            const from: usize = @intCast(views.indptr[row]);
+            const count: usize = @intCast(views.counts[row]);
+            views.indptr[row] = @intCast(at);
+            assert(at <= from);
+            @memmove(views.indices[at..][0..count], views.indices[from..][0..count]);
+            @memmove(views.values[at..][0..count], views.values[from..][0..count]);
+            at += count;
+        }
+        views.indptr[n_rows] = @intCast(at);
+    }
+
+    /// Answers how many values the row has in the batch.
+    fn decodeRow(
+        source: *const CsrSource,
+        found: *const matrices.FoundRow,
+        scratch: *Scratch,
+        indices: []i32,
+        values: []f32,
+        report: *Report,
+    ) Failure!usize {
+        const columns = scratch.arrays.row.columns[0..values.len];
+        const transform = source.plan.row_plan.transform;
+        if (!source.has_panel) @memcpy(indices, @as([]const i32, @ptrCast(columns)));
+        if (!source.has_panel and transform.isIdentity()) {
+            try source.matrix.rowValues(found, .f32, scratch, @ptrCast(values.ptr), report);
+            return values.len;
+        }
+        const stored = scratch.arrays.values[0..values.len];
+        try source.matrix.rowValues(found, .f64, scratch, @ptrCast(stored.ptr), report);
+        const depth = if (transform.normalize) depthOf(found, stored, transform.log1p) else 0;
+        const kept = if (source.has_panel) source.keepPanel(columns, stored, indices) else values.len;
+        apply(transform, stored[0..kept], transform.factor(depth), values[0..kept]);
+        return kept;
+    }
+
+    /// Without a branch: one in ten hits, which no predictor can know.
+    fn keepPanel(source: *const CsrSource, columns: []const u32, stored: []f64, indices: []i32) usize {
+        var kept: usize = 0;
+        for (columns, 0..) |column, index| {
+            indices[kept] = @bitCast(source.plan.slots[column]);
+            stored[kept] = stored[index];
+            kept += source.plan.is_member[column];
+        }
+        return kept;
+    }
+
+    /// The table of a damaged file may claim anything; its row then fails.
+    fn roomOf(source: *const CsrSource, row: i64) u64 {
+        return @min(source.matrix.rowCount(@intCast(row)), source.matrix.n_cols);
+    }
+};
+
+/// As the dense way takes it: the total that was written, except where it is not that of all values.
+fn depthOf(found: *const matrices.FoundRow, values: []const f64, clip: bool) f64 {
+    if (found.view.codec == .rowpack and found.row.n_values > 0) {
+        const header = found.open.header;
+        const summed = header.irregular or header.value_mode == .raw or header.value_mode == .decimals;
+        if (!summed and header.isNarrow()) return found.total;
+    }
+    return transform_kernel.depthOf(values, clip);
+}
+
+fn apply(transform: transform_kernel.Transform, stored: []const f64, scale: f64, values: []f32) void {
+    var at: usize = 0;
+    while (at < stored.len) : (at += lanes) {
+        const live = @min(lanes, stored.len - at);
+        var block: [lanes]f64 = @splat(0);
+        @memcpy(block[0..live], stored[at..][0..live]);
+        const results: [lanes]f32 = if (transform.isIdentity())
+            @as(@Vector(lanes, f32), @floatCast(@as(@Vector(lanes, f64), block)))
+        else
+            transform.apply(lanes, block, scale);
+        @memcpy(values[at..][0..live], results[0..live]);
+    }
+}
+
+fn headBytes(n_rows: usize) usize {
+    return std.mem.alignForward(usize, (2 * n_rows + 1) * 4, line);
+}
+
+/// A batch's memory taken apart.
+pub const Views = struct {
+    indptr: []i32,
+    counts: []i32,
+    /// With room to spare; indptr says how much is used.
+    indices: []i32,
+    values: []f32,
+
+    pub fn of(n_rows: usize, memory: Memory) Views {
+        const head = headBytes(n_rows);
+        const half = (memory.len - head) / 2;
+        assert(half % line == 0);
+        const words: []i32 = @ptrCast(@alignCast(memory[0 .. (2 * n_rows + 1) * 4]));
+        return .{
+            .indptr = words[0 .. n_rows + 1],
+            .counts = words[n_rows + 1 ..],
+            .indices = @ptrCast(@alignCast(memory[head..][0..half])),
+            .values = @ptrCast(@alignCast(memory[head + half ..][0..half])),
+        };
+    }
+};
+
+test "the parts of a batch lie apart, each from a cache line on" {
+    var memory: [headBytes(3) + 2 * line]u8 align(line) = undefined;
+    const views: Views = .of(3, &memory);
+    try std.testing.expectEqual(@as(usize, 4), views.indptr.len);
+    try std.testing.expectEqual(@as(usize, 3), views.counts.len);
+    try std.testing.expectEqual(@as(usize, line / 4), views.indices.len);
+    try std.testing.expectEqual(@as(usize, line / 4), views.values.len);
+    try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3), @intFromPtr(views.indices.ptr));
+    try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3) + line, @intFromPtr(views.values.ptr));
+}
+
+test "values are applied in blocks, and the last block is a part of one" {
+    const transform: transform_kernel.Transform = .{ .normalize = true, .log1p = false, .target_sum = 1 };
+    var stored: [11]f64 = undefined;
+    for (&stored, 0..) |*value, index| value.* = @floatFromInt(index);
+    var values: [11]f32 = undefined;
+    apply(transform, &stored, 0.5, &values);
+    for (values, 0..) |value, index| try std.testing.expectEqual(@as(f32, @floatFromInt(index)) / 2, value);
+}
