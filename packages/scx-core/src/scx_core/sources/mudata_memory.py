@@ -93,7 +93,12 @@ def positions_from_map(one_based_map: Any, n_members: int, label: str) -> npt.ND
 
 
 def _check_layers(mdata: mudata.MuData, layers: Sequence[str] | None) -> None:
-    present = sorted({str(layer) for adata in mdata.mod.values() for layer in layer_names(adata)})
+    present = sorted({layer for member in mdata.mod.values() for layer in _layers_of(member)})
     for layer in layers or ():
         if layer not in present:
             raise KeyError(f"layers: no modality has a layer {layer!r}; there are {present}")
+
+
+def _layers_of(member: Any) -> list[str]:
+    # a MuData as a modality, refused later on, has None for its layers
+    return [] if member.layers is None else [str(layer) for layer in layer_names(member)]
