@@ -1,12 +1,22 @@
-"""A new file appears whole or not at all."""
+"""A new file appears whole or not at all.
+
+The hidden file lies beside the target and is called `.{target}.{process}.{random}.tmp`; of a long
+target only the start is used.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# names of 255 bytes are allowed nearly everywhere: this leaves room for the rest
+TARGET_NAME_BYTES_MAX = 160
 
 
 @contextmanager
@@ -14,33 +24,99 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """Give a hidden path beside `path` to write to; it gets the name `path` if the block succeeds.
 
     Whatever fails in the block, an interrupt included, removes the hidden file and leaves what was
-    at `path`.
+    at `path`. What killed processes left of earlier files for the same `path` is removed first. A
+    link stays one: what it points to is replaced.
 
     Raises
     ------
     FileExistsError
-        `path` exists and `overwrite` is False.
+        `path` exists and `overwrite` is False, or appeared while the block ran.
+    IsADirectoryError, ValueError
+        `path` is a folder, or something else that is no file, such as a device.
     FileNotFoundError
         The folder is missing.
     """
-    if not overwrite and path.exists():
+    if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write to")
-    prefix = f".{path.name[:100]}.{os.getpid()}."
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=path.parent)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no regular file, and will not be replaced by one")
+    target = path.resolve() if path.is_symlink() else path
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to write to")
+    _remove_orphans(target)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{_name_start(target)}.{os.getpid()}.", suffix=".tmp", dir=target.parent
+    )
     os.close(handle)
     hidden = Path(name)
     try:
         yield hidden
         _give_usual_mode(hidden)
         _sync(hidden)
-        os.replace(hidden, path)
+        if overwrite:
+            os.replace(hidden, target)
+        else:
+            _place_if_free(hidden, target)
+        _sync_folder(target.parent)
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise
+
+
+def _name_start(target: Path) -> str:
+    start = os.fsencode(target.name)[:TARGET_NAME_BYTES_MAX]
+    return start.decode(sys.getfilesystemencoding(), errors="ignore")
+
+
+def _remove_orphans(target: Path) -> None:
+    """Remove hidden files for `target` whose process has ended without doing so."""
+    start = f".{_name_start(target)}."
+    for path in target.parent.glob(f"{glob.escape(start)}*.tmp"):
+        match = re.fullmatch(r"(\d+)\.\w+\.tmp", path.name[len(start) :])
+        if match and not _may_be_written(path, int(match[1])):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _may_be_written(path: Path, process: int) -> bool:
+    if os.name == "nt":
+        return False  # there a file that is open cannot be removed
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        # not on this machine; HDF5 locks a file that it writes, for other machines to see
+        return _is_locked(path)
+    except OSError:
+        return True
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    import fcntl
+
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _place_if_free(hidden: Path, target: Path) -> None:
+    """Give `hidden` the name `target` unless something has got it meanwhile."""
+    taken = f"{target} has appeared meanwhile: pass overwrite=True to replace it"
+    try:
+        os.link(hidden, target)
+    except FileExistsError:
+        raise FileExistsError(taken) from None
+    except OSError:  # not every file system has second names for a file
+        if os.path.lexists(target):
+            raise FileExistsError(taken) from None
+        os.replace(hidden, target)
+    else:
+        hidden.unlink()
 
 
 def _give_usual_mode(path: Path) -> None:
@@ -53,3 +129,15 @@ def _give_usual_mode(path: Path) -> None:
 def _sync(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name to the medium, where folders can be opened."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
