@@ -33,6 +33,12 @@ def place(path: Path, content: bytes, *, overwrite: bool = False) -> None:
         hidden.write_bytes(content)
 
 
+def place_too_late(path: Path) -> None:
+    with placed_file(path, overwrite=False) as hidden:
+        hidden.write_bytes(b"mine")
+        path.write_bytes(b"theirs")
+
+
 def test_a_new_file_and_one_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     place(path, b"1")
@@ -46,12 +52,8 @@ def test_a_new_file_and_one_replaced(tmp_path: Path) -> None:
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
-    with (
-        pytest.raises(FileExistsError, match="appeared meanwhile"),
-        placed_file(path, overwrite=False) as hidden,
-    ):
-        hidden.write_bytes(b"mine")
-        path.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError, match="appeared meanwhile"):
+        place_too_late(path)
     assert path.read_bytes() == b"theirs"
     assert os.listdir(tmp_path) == ["a.h5ad"]
 
@@ -64,11 +66,8 @@ def test_file_systems_without_second_names(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "link", refused)
     path = tmp_path / "a.h5ad"
     place(path, b"1")
-    with (
-        pytest.raises(FileExistsError, match="appeared meanwhile"),
-        placed_file(tmp_path / "b.h5ad", overwrite=False),
-    ):
-        (tmp_path / "b.h5ad").write_bytes(b"theirs")
+    with pytest.raises(FileExistsError, match="appeared meanwhile"):
+        place_too_late(tmp_path / "b.h5ad")
     assert path.read_bytes() == b"1"
     assert (tmp_path / "b.h5ad").read_bytes() == b"theirs"
     assert sorted(os.listdir(tmp_path)) == ["a.h5ad", "b.h5ad"]
