@@ -44,7 +44,7 @@ __all__ = ["ScxDataModule"]
 
 N_CELLS_LOOKED_AT = 1024
 # They say which cells make a batch of training; all cells are validated.
-TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle")
+TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
 class ScxDataModule(LightningDataModule):  # type: ignore[misc]
@@ -89,7 +89,9 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     unlabeled_category
         The label of cells without one, default "Unknown"; it becomes the last of the labels.
     model_name
-        The scvi-tools model that `registry` is for, default "SCVI".
+        The scvi-tools model that `registry` is for, default "SCVI". SCANVI is refused: it learns
+        its labels from pairs of batches, one of them of labeled cells alone, which this module
+        does not serve, and without which its predictions mean nothing.
     num_workers
         Workers of the DataLoaders, default 0: decoding has threads of its own.
     pin_memory
@@ -138,6 +140,11 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if model_name == "SCANVI":
+            raise ValueError(
+                "model_name='SCANVI' would be trained without its labels, as it needs pairs of "
+                "batches: use model_name='SCVI', or train SCANVI from an AnnData"
+            )
         self._path = os.fspath(scx_path)
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
@@ -157,6 +164,8 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
             self._n_vars = dataset.n_vars
             self._cells: Rows = dataset._rows.all_rows()
             self.var_names = dataset.var_names
+            if self._options.get("pflog"):  # one estimate for training and validation
+                self._options["pflog_alpha"] = dataset.pflog_alpha
         if hvg_indices is not None:  # has warned once if it was in another order
             self._options["hvg_indices"] = np.unique(np.asarray(hvg_indices))
         self._divide(train_size, validation_rows)

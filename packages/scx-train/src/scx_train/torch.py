@@ -115,6 +115,8 @@ class TrainingIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             self._n_output_genes = dataset.n_output_genes
             self._effective_batch_size = dataset.effective_batch_size
             self._lengths[rank, world_size] = len(dataset)
+            if options.get("pflog"):  # the workers need not estimate it again
+                self._options["pflog_alpha"] = dataset.pflog_alpha
         if options.get("hvg_indices") is not None:
             # Has warned once if it was in another order; the workers need not do so again.
             self._options["hvg_indices"] = np.unique(np.asarray(options["hvg_indices"]))

@@ -246,6 +246,26 @@ def test_a_pickled_copy_goes_on_by_itself(cells: tuple[Path, np.ndarray]) -> Non
     assert rows(iterable) == expected[1]
 
 
+# torch's own code puts the tensors of a worker together without saying so.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_sparse_batches(cells: tuple[Path, np.ndarray], num_workers: int) -> None:
+    path, _ = cells
+    sparse = loader(TrainingIterable(path, 10, layout="csr"), num_workers=num_workers)
+    for ours, dense in zip(sparse, TrainingDataset(path, 10), strict=True):
+        assert ours["X"].layout == torch.sparse_csr
+        np.testing.assert_array_equal(ours["X"].to_dense().numpy(), dense["X"])
+
+
+def test_an_estimate_is_made_once(make_file: MakeFile) -> None:
+    path = make_file(101)
+    dataset = TrainingDataset(path, 10, pflog=True)
+    iterable = TrainingIterable(path, 10, pflog=True)
+    assert iterable._options["pflog_alpha"] == dataset.pflog_alpha
+    for ours, expected in zip(iterable, dataset, strict=True):
+        np.testing.assert_array_equal(ours["X"].numpy(), expected["X"])
+
+
 def test_sparse_tensors() -> None:
     from scx_train._torch_batch import to_tensors
 

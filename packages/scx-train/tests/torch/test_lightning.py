@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,27 @@ def test_chosen_cells(path: Path) -> None:
     dm = ScxDataModule(path, rows=mask, train_size=0.5)
     assert sorted([*dm.train_idx, *dm.val_idx]) == list(range(10))
     assert rows(dm.inference_dataloader(4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+@pytest.mark.parametrize("option", ["balance_by", "batch_by"])
+def test_how_training_draws_does_not_touch_validation(path: Path, option: str) -> None:
+    dm = ScxDataModule(path, 10, train_size=0.7, batch_key="donor", **{option: "donor"})
+    for batch in dm.train_dataloader():
+        assert set(batch["cell_indices"].tolist()) <= set(dm.train_idx.tolist())
+        if option == "batch_by":
+            assert len(batch["batch"].unique()) == 1
+    assert flat(rows(dm.val_dataloader())) == dm.val_idx.tolist()
+
+
+def test_training_and_validation_have_one_overdispersion(
+    make_file: Callable[..., Path],
+) -> None:
+    path = make_file(101)
+    dm = ScxDataModule(path, pflog=True, train_size=0.5)
+    dataset = TrainingDataset(path, pflog=True, shuffle=False)
+    (expected,) = dataset
+    (batch,) = dm.val_dataloader()
+    np.testing.assert_array_equal(batch["X"].numpy(), expected["X"][dm.val_idx])
 
 
 def test_codes_and_covariates(path: Path) -> None:
@@ -304,13 +327,14 @@ def test_training_goes_on_with_the_epoch_of_a_checkpoint(path: Path, tmp_path: P
     assert flat(seen["val"][0]) == dm.val_idx.tolist()
 
 
-def test_without_lightning_the_message_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['lightning'] = sys.modules['pytorch_lightning'] = None; "
-        "import scx_train.lightning"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: scx_train.lightning needs Lightning: "
-        'python -m pip install "scx-train[lightning]"'
+def test_without_lightning_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "scx_train.lightning")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        importlib.import_module("scx_train.lightning")
+    assert str(raised.value) == (
+        'scx_train.lightning needs Lightning: python -m pip install "scx-train[lightning]"'
     )

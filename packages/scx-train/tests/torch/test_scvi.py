@@ -160,15 +160,9 @@ def test_batches_are_those_of_scvis_own_loader(adata: anndata.AnnData, path: Pat
     assert np.isfinite(losses(model, "elbo_train")).all()
 
 
-def test_scanvi(adata: anndata.AnnData, path: Path) -> None:
-    dm = counts_of(path, **KEYS, model_name="SCANVI")
-    model = scvi.model.SCANVI(registry=dm.registry, datamodule=dm)
-    assert model.module.n_labels == 2  # that of the unlabeled is none to predict
-    train(model, 10, datamodule=dm)
-    predicted = model.predict(dataloader=dm.inference_dataloader())
-    kinds = adata.obs["kind"].to_numpy(str)
-    labeled = kinds != "Unknown"
-    assert np.mean(np.asarray(predicted)[labeled] == kinds[labeled]) > 0.8
+def test_a_model_that_learns_from_labels_is_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match=r"model_name='SCANVI' .* use model_name='SCVI'"):
+        counts_of(path, **KEYS, model_name="SCANVI")
 
 
 def test_a_saved_model_of_some_genes(path: Path, tmp_path: Path) -> None:
