@@ -120,12 +120,18 @@ def write_modality(
     group: Group, experiment: Experiment, part: Modality, exporting: Exporting
 ) -> None:
     """Write one modality as an AnnData into `group`."""
+    write_annotations(group, experiment, part, exporting)
+    write_matrices(group, part, exporting)
+
+
+def write_annotations(
+    group: Group, experiment: Experiment, part: Modality, exporting: Exporting
+) -> None:
+    """Write what is no matrix of cells and genes; this is where anndata may refuse something."""
     options, rows = exporting.options, part.rows
     uns = part.load_uns()
     _check_all_names(part, uns)
     mark(group, "anndata", "0.1.0")
-    if part.X is not None:
-        write_matrix(group, "X", part.X, rows, exporting)
     obs = part.load_obs()
     if obs is None:
         obs = experiment.shared.load_obs()
@@ -136,17 +142,24 @@ def write_modality(
     write_element(group, "var", part.load_var(), options)
     for kind in COMPONENTS:
         write_members(group, kind, part.loaders(kind), options)
-    layers = group.create_group("layers")
-    mark(layers, "dict", "0.1.0")
-    for name, view in part.layers.items():
-        write_matrix(layers, name, view, rows, exporting)
     write_element(group, "uns", uns, options)
     if part.raw is not None:
         raw = group.create_group("raw")
         mark(raw, "raw", "0.1.0")
-        write_matrix(raw, "X", part.raw.X, rows, exporting)
         write_element(raw, "var", part.raw.load_var(), options)
         write_members(raw, "varm", part.raw.varm_loaders(), options)
+
+
+def write_matrices(group: Group, part: Modality, exporting: Exporting) -> None:
+    """Write X, the layers and raw.X beside the annotations."""
+    if part.X is not None:
+        write_matrix(group, "X", part.X, part.rows, exporting)
+    layers = group.create_group("layers")
+    mark(layers, "dict", "0.1.0")
+    for name, view in part.layers.items():
+        write_matrix(layers, name, view, part.rows, exporting)
+    if part.raw is not None:
+        write_matrix(group["raw"], "X", part.raw.X, part.rows, exporting)
 
 
 def _check_all_names(part: Modality, uns: dict[str, Any]) -> None:

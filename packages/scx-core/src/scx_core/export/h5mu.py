@@ -16,7 +16,14 @@ from scx_core.export.elements import (
     write_element,
     write_members,
 )
-from scx_core.export.h5ad import COMPONENTS, Compression, exporting_to, matrix_rows, write_modality
+from scx_core.export.h5ad import (
+    COMPONENTS,
+    Compression,
+    exporting_to,
+    matrix_rows,
+    write_annotations,
+    write_matrices,
+)
 from scx_core.export.placing import placed_file
 from scx_core.writing._progress import Progress
 
@@ -90,8 +97,11 @@ def _write_shared(file: h5py.File, experiment: Experiment, exporting: Exporting)
 
 def _write_modalities(file: h5py.File, experiment: Experiment, exporting: Exporting) -> None:
     group = file.create_group("mod")
+    # all that may be refused before the first matrix
     for part in experiment.parts():
-        write_modality(group.create_group(part.name), experiment, part, exporting)
+        write_annotations(group.create_group(part.name), experiment, part, exporting)
+    for part in experiment.parts():
+        write_matrices(group[part.name], part, exporting)
     group.attrs["mod-order"] = experiment.modality_names
 
 
