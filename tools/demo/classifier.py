@@ -70,5 +70,5 @@ class SoftmaxClassifier:
 
 def _softmax(scores: FloatArray) -> FloatArray:
     exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-    normalised: FloatArray = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return normalised
+    normalised = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return normalised.astype(np.float32, copy=False)
