@@ -70,5 +70,6 @@ class SoftmaxClassifier:
 
 def _softmax(scores: FloatArray) -> FloatArray:
     exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-    normalised = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return normalised.astype(np.float32, copy=False)
+    sums = exponentials.sum(axis=1, keepdims=True)
+    normalised: FloatArray = (exponentials / sums).astype(np.float32, copy=False)
+    return normalised
