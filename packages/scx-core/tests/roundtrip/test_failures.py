@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ import pytest
 import scx_core
 from scx_core.sources.base import CsrBlock, DenseBlock, ExperimentContent, ModalityContent
 from scx_core.writing import write_experiment
+from scx_core.writing._interrupts import kept_interrupts
 from scx_core.writing._read_ahead import OneAhead
 
 N_ROWS = 100
@@ -127,6 +128,7 @@ WRITER = """
     import numpy as np, pandas as pd
     from scx_core.sources.base import DenseBlock, ExperimentContent, ModalityContent
     from scx_core.writing import write_experiment
+from scx_core.writing._interrupts import kept_interrupts
 
     class Slow:
         shape, dtype, form, index_dtypes = (100, 3), np.dtype("f4"), "dense", None
@@ -168,6 +170,70 @@ def test_a_process_that_is_stopped(
     write_experiment(target, content(FailingSource(-1, OSError())), overwrite=True)
     with scx_core.open(target) as experiment:
         assert experiment.n_obs == N_ROWS
+
+
+class Interrupting:
+    """Raises in its destructor, as a Ctrl-C does that comes in the middle of a long C call."""
+
+    def __del__(self) -> None:
+        raise KeyboardInterrupt
+
+
+class InterruptAt:
+    """A progress callback in which an interrupt comes, and is swallowed, after `row`."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.seen: list[int] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.seen.append(done)
+        if done == self.row:
+            Interrupting()  # gone at once
+
+
+@pytest.mark.parametrize("row", [30, N_ROWS])
+def test_an_interrupt_that_a_destructor_swallows_is_raised_with_the_next_block(
+    tmp_path: Path, row: int
+) -> None:
+    hook = sys.unraisablehook
+    target = tmp_path / "a.scx"
+    progress = InterruptAt(row)
+    with pytest.raises(KeyboardInterrupt):
+        write_experiment(target, content(FailingSource(-1, OSError())), progress=progress)
+    assert progress.seen[-1] == row
+    assert list(tmp_path.iterdir()) == []
+    write_experiment(target, content(FailingSource(-1, OSError())))
+    with scx_core.open(target) as experiment, pytest.raises(KeyboardInterrupt):
+        experiment.to_h5ad(tmp_path / "a.h5ad", progress=InterruptAt(N_ROWS))
+    assert list(tmp_path.iterdir()) == [target]
+    assert sys.unraisablehook is hook
+
+
+def test_an_interrupt_that_a_destructor_swallows_last_of_all() -> None:
+    def work() -> None:
+        with kept_interrupts():
+            Interrupting()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+
+
+def test_other_errors_in_destructors_are_reported_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError("in a destructor")
+
+    def fail(done: int, total: int) -> None:
+        Failing()
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(str(args.exc_value)))
+    source = FailingSource(-1, OSError())
+    write_experiment(tmp_path / "a.scx", content(source), progress=fail)
+    assert set(reported) == {"in a destructor"}
 
 
 def test_a_reader_keeps_the_file_that_it_opened(tmp_path: Path) -> None:

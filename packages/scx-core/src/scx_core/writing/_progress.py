@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from scx_core.writing._interrupts import kept_interrupts
 
 ProgressCallback: TypeAlias = Callable[[int, int], object]
 Progress: TypeAlias = bool | ProgressCallback | None
@@ -18,7 +17,18 @@ with the rows done and the rows in all, counted over every matrix."""
 
 @contextmanager
 def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told of rows as they are done."""
+    """Give a function that is told of rows as they are done; it also raises a swallowed Ctrl-C."""
+    with kept_interrupts() as raise_interrupt, _shown(progress, total_rows) as on_rows:
+
+        def done(n_rows: int) -> None:
+            on_rows(n_rows)
+            raise_interrupt()
+
+        yield done
+
+
+@contextmanager
+def _shown(progress: Progress, total_rows: int) -> Iterator[Callable[[int], object]]:
     if callable(progress):
         done_rows = 0
 
@@ -36,8 +46,4 @@ def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int]
     from tqdm import tqdm
 
     with tqdm(total=total_rows, unit=" rows", unit_scale=True, desc="writing") as bar:
-        yield lambda n_rows: _advance(bar, n_rows)
-
-
-def _advance(bar: tqdm[NoReturn], n_rows: int) -> None:
-    bar.update(n_rows)
+        yield bar.update
