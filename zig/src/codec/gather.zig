@@ -39,7 +39,10 @@ pub const CsrGather = struct {
         var scratch = try Scratch.init(self.allocator, self.matrix);
         defer scratch.deinit();
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
-        for (range.start..range.stop) |index| try self.gatherRow(index, &scratch, report);
+        for (range.start..range.stop) |index| {
+            self.matrix.prefetch(self.rows[0..range.stop], index);
+            try self.gatherRow(index, &scratch, report);
+        }
     }
 
     fn gatherRow(self: *const CsrGather, index: usize, scratch: *Scratch, report: *Report) Failure!void {

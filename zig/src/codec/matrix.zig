@@ -147,6 +147,25 @@ pub const Matrix = struct {
         }
     }
 
+    /// Starts fetching what `rows[index]` and the next ones are decoded from. Random rows come from main memory, which
+    /// takes longer than decoding a row; a few rows ahead their table entries are there, so their payloads can be asked
+    /// for. The caller has checked the rows.
+    pub inline fn prefetch(self: *const Matrix, rows: []const i64, index: usize) void {
+        if (index + entry_rows_ahead < rows.len) {
+            const row: u64 = @intCast(rows[index + entry_rows_ahead]);
+            const view = self.shardOf(row);
+            view.prefetchEntry(row - view.row_start);
+        }
+        if (index + payload_rows_ahead < rows.len) {
+            const row: u64 = @intCast(rows[index + payload_rows_ahead]);
+            const view = self.shardOf(row);
+            view.prefetchPayload(row - view.row_start);
+        }
+    }
+
+    const entry_rows_ahead = 12;
+    const payload_rows_ahead = 4;
+
     /// Finds and checks a row and decodes its columns into `scratch.arrays.columns`.
     pub inline fn openRow(self: *const Matrix, row: i64, scratch: *Scratch, report: *Report) Failure!FoundRow {
         const view = self.shardOf(@intCast(row));
@@ -366,6 +385,7 @@ pub fn decodeDense(
     assert(out.len == rows.len * plan.n_output);
     try matrix.checkRows(rows, report);
     for (rows, 0..) |row, index| {
+        matrix.prefetch(rows, index);
         try matrix.denseRow(plan, row, scratch, out.ptr + index * plan.n_output, report);
     }
 }

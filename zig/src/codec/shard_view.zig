@@ -114,6 +114,25 @@ pub const ShardView = struct {
         return &table[@intCast(local_row)];
     }
 
+    /// Hints alone: nothing is trusted, and an address outside the map does no harm.
+    pub inline fn prefetchEntry(self: *const ShardView, local_row: u64) void {
+        const entry_bytes: usize = if (self.codec == .rowpack) @sizeOf(rowpack.RowEntry) else 8;
+        @prefetch(self.indptr.ptr + @as(usize, @intCast(local_row)) * entry_bytes, .{});
+    }
+
+    pub inline fn prefetchPayload(self: *const ShardView, local_row: u64) void {
+        if (self.codec != .rowpack) return;
+        const entry = self.entryOf(local_row);
+        const end = @as(u64, entry.payload_offset) + entry.payload_bytes;
+        if (end > self.values.len) return;
+        const payload = self.values.ptr + entry.payload_offset;
+        var at: usize = 0;
+        while (at < @min(entry.payload_bytes, prefetch_bytes_max)) : (at += 64) @prefetch(payload + at, .{});
+    }
+
+    /// Beyond it the hardware sees a stream by itself.
+    const prefetch_bytes_max = 4096;
+
     pub fn rowCount(self: *const ShardView, local_row: u64) u64 {
         if (self.codec == .rowpack) return self.entryOf(local_row).n_values;
         const start, const stop = self.pointers(local_row);

@@ -76,6 +76,7 @@ pub const CsrSource = struct {
     pub fn decode(source: *const CsrSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
         const views: Views = .of(task.rows.len, task.memory);
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
+            source.matrix.prefetch(task.rows[0..task.end], index);
             const begin: usize = @intCast(views.indptr[index]);
             const end: usize = @intCast(views.indptr[index + 1]);
             const found = try source.matrix.openRow(row, scratch, report);
