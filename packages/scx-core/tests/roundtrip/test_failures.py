@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,6 @@ WRITER = """
     import numpy as np, pandas as pd
     from scx_core.sources.base import DenseBlock, ExperimentContent, ModalityContent
     from scx_core.writing import write_experiment
-from scx_core.writing._interrupts import kept_interrupts
 
     class Slow:
         shape, dtype, form, index_dtypes = (100, 3), np.dtype("f4"), "dense", None
