@@ -11,11 +11,13 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
+from ._byte_sizes import parse_bytes
 from ._commands import UsageError
+from ._commands.words import in_words, with_options
 from ._version import __version__
 
 FAILED = 1
@@ -25,8 +27,7 @@ TERMINATED = 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `scx` with the given arguments (or the process's own) and give its exit code."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
@@ -37,9 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 if previous is not None:
                     signal.signal(signal.SIGTERM, previous)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except UsageError as error:
+        parser: argparse.ArgumentParser = options.parser
         parser.error(str(error))
     except KeyboardInterrupt:
         _say("interrupted")
@@ -49,17 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
-        _say(f"error: {_in_words(error)}")
+        _say(f"error: {in_words(error)}")
         return FAILED
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "not enough memory; try a smaller --memory-budget"
-    # a KeyError puts its message into quotes
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    expected = (OSError, ValueError, TypeError, KeyError, ImportError)
-    return text if text and isinstance(error, expected) else f"{type(error).__name__}: {text}"
 
 
 def _say(message: str) -> None:
@@ -75,7 +69,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, UserWarning):
-        _say(f"warning: {message}")
+        _say(f"warning: {with_options(str(message))}")
 
 
 def _end_cleanly_on_termination() -> Any:
@@ -118,6 +112,7 @@ def _add_convert(commands: Any) -> None:
     parser.add_argument(
         "--memory-budget",
         default="2GiB",
+        type=_memory,
         metavar="SIZE",
         help='what matrices may take in memory on their way, for example "512MiB" (default: 2GiB)',
     )
@@ -126,9 +121,9 @@ def _add_convert(commands: Any) -> None:
     )
     writing = parser.add_argument_group("when OUT is a .scx file")
     writing.add_argument("--codec", choices=("auto", "rowpack", "none"), help="default: auto")
-    writing.add_argument("--shard-size", type=int, metavar="ROWS", help="default: 16384")
+    writing.add_argument("--shard-size", type=_at_least(1), metavar="ROWS", help="default: 16384")
     writing.add_argument(
-        "--threads", type=int, metavar="N", help="that encode; default: all the machine has"
+        "--threads", type=_at_least(0), metavar="N", help="that encode; default: all there are"
     )
     writing.add_argument(
         "--temporary-folder", metavar="DIR", help="for matrices that must be sorted; default: OUT's"
@@ -155,7 +150,7 @@ def _add_convert(commands: Any) -> None:
     reading = parser.add_argument_group("when IN is a .scx file")
     reading.add_argument("--modality", metavar="NAME", help="write this modality to an .h5ad")
     reading.add_argument("--compression", choices=("gzip", "lzf"), help="default: none")
-    parser.set_defaults(run=_convert)
+    parser.set_defaults(run=_convert, parser=parser)
 
 
 def _add_info(commands: Any) -> None:
@@ -167,7 +162,7 @@ def _add_info(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="as JSON, with every section")
-    parser.set_defaults(run=_info)
+    parser.set_defaults(run=_info, parser=parser)
 
 
 def _add_validate(commands: Any) -> None:
@@ -180,7 +175,25 @@ def _add_validate(commands: Any) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="decode every row and every table as well"
     )
-    parser.set_defaults(run=_validate)
+    parser.set_defaults(run=_validate, parser=parser)
+
+
+def _memory(text: str) -> int:
+    try:
+        return parse_bytes(text, "SIZE")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _at_least(smallest: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < smallest:
+            raise argparse.ArgumentTypeError(f"{value} is less than {smallest}")
+        return value
+
+    number.__name__ = "whole number"
+    return number
 
 
 # Each command's module is loaded when it runs, so that `scx --help` is quick.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno as errno_numbers
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 
 class CorruptFileError(ValueError):
@@ -101,6 +102,7 @@ _PLAIN: dict[int, type[Exception]] = {
 
 def exception_for(failure: Failure, path: str | None) -> Exception:
     """The exception to raise for a failed call; `path` is the file that it was about."""
+    failure = _without_repeats(failure, path)
     if failure.status in (TRUNCATED, CORRUPT):
         return CorruptFileError(
             failure.message,
@@ -116,3 +118,11 @@ def exception_for(failure: Failure, path: str | None) -> Exception:
         return OSError(failure.os_error or errno_numbers.EIO, failure.message, path)
     message = failure.message if path is None else f"{os.fspath(path)}: {failure.message}"
     return _PLAIN.get(failure.status, RuntimeError)(message)
+
+
+def _without_repeats(failure: Failure, path: str | None) -> Failure:
+    """The failure with a message that leaves out what the exception itself will say."""
+    message = re.sub(r" \(errno \d+\)$", "", failure.message)
+    if path is not None:
+        message = message.removeprefix(f"'{path}' ").replace(f" '{path}'", "", 1)
+    return replace(failure, message=message)

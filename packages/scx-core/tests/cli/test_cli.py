@@ -25,6 +25,7 @@ from anndata.tests.helpers import assert_equal
 import scx_core
 from hdf5_samples import counts, read_10x_h5, write_10x, write_10x_legacy
 from scx_core._cli import main
+from scx_core._commands.words import with_options
 
 SCX = [sys.executable, "-m", "scx_core._cli"]
 
@@ -140,7 +141,16 @@ def test_multimodal_files(tmp_path: Path) -> None:
         (["convert", "a.scx", "b.h5ad", "--codec", "none"], "--codec does not apply: a.scx is a"),
         (["convert", "m.scx", "b.h5ad"], "m.scx has the modalities rna, adt: choose one with"),
         (["convert", "m.scx", "b.h5mu", "--modality", "rna"], "an .h5mu takes all of them"),
-        (["convert", "a.h5ad", "b.scx", "--shard-size", "many"], "invalid int value: 'many'"),
+        (
+            ["convert", "a.h5ad", "b.scx", "--shard-size", "many"],
+            "invalid whole number value: 'many'",
+        ),
+        (["convert", "a.h5ad", "b.scx", "--shard-size", "0"], "--shard-size: 0 is less than 1"),
+        (["convert", "a.h5ad", "b.scx", "--threads", "-1"], "--threads: -1 is less than 0"),
+        (["convert", "a.h5ad", "b.scx", "--memory-budget", "x"], "'x' is not an amount of memory"),
+        (["convert", "a.h5ad", "b.scx", "--memory-budget", "0"], "must be at least one byte"),
+        (["convert", "a.scx", "b.h5ad", "--modality", "x"], "--modality does not apply: a.scx has"),
+        (["convert", "a.scx", "b.h5mu"], "a.scx has a single modality: write it to an .h5ad"),
     ],
 )
 def test_wrong_command_lines_end_with_2(
@@ -163,6 +173,8 @@ def test_wrong_command_lines_end_with_2(
     error = capsys.readouterr().err
     assert words in error
     assert "Traceback" not in error
+    # help on the command at hand
+    assert error.startswith(f"usage: scx {arguments[0]}" if arguments[1:] else "usage: scx [-h]")
     assert sorted(os.listdir()) == before
 
 
@@ -180,12 +192,14 @@ def damaged_scx(path: Path) -> None:
     [
         (["convert", "none.h5ad", "b.scx"], "there is no file or folder none.h5ad"),
         (["convert", "a.txt", "b.scx"], "a.txt looks like a file of no kind that is known here"),
-        (["convert", "a.h5ad", "a.scx"], "a.scx exists: pass overwrite=True to replace it"),
-        (["convert", "a.h5ad", "b.scx", "--layers", "x"], "layers: there is no layer 'x'"),
-        (["convert", "a.h5ad", "b.scx", "--memory-budget", "x"], "is not an amount of memory"),
+        (["convert", "a.h5ad", "a.scx"], "a.scx exists: pass --overwrite to replace it"),
+        (["convert", "a.scx", "a.h5ad"], "a.h5ad exists: pass --overwrite to replace it"),
+        (["convert", "a.h5ad", "b.scx", "--layers", "x"], "--layers: there is no layer 'x'"),
+        (["convert", "cut.h5ad", "b.scx"], "looks like an HDF5 file that is cut off, damaged or"),
         (["convert", "a.h5ad", "none/b.scx"], "there is no folder none to write to"),
         (["convert", "bad.scx", "b.h5ad"], "bad.scx, section X_shard_0"),
-        (["info", "none.scx"], "none.scx"),
+        (["info", "none.scx"], "error: none.scx: cannot open: no such file or folder\n"),
+        (["info", "."], "error: .: cannot open: it is a folder, not a file\n"),
         (["info", "a.txt"], "a.txt"),
         (["validate", "a.txt"], "a.txt"),
     ],
@@ -202,6 +216,7 @@ def test_failures_end_with_1_and_a_message(
     scx_core.from_h5ad("a.h5ad", "a.scx")
     damaged_scx(Path("bad.scx"))
     Path("a.txt").write_text("gene,count\n")
+    Path("cut.h5ad").write_bytes(Path("a.h5ad").read_bytes()[:-100])
     before = sorted(os.listdir())
     assert main(arguments) == 1
     captured = capsys.readouterr()
@@ -210,6 +225,31 @@ def test_failures_end_with_1_and_a_message(
     assert captured.err.count("\n") == 1
     assert "Traceback" not in captured.err
     assert sorted(os.listdir()) == before
+
+
+def test_arguments_are_named_as_options() -> None:
+    for text, expected in {
+        "choose with genome=; there are": "choose with --genome; there are",
+        "with prefix=: ['']": "with --prefix: ['']",
+        "shard_size=0 must lie": "--shard-size 0 must lie",
+        "name it with `modality=`, or": "name it with `--modality`, or",
+        "feature_types: no 'x' (strict_uns=True)": "--feature-types: no 'x' (--strict-uns)",
+    }.items():
+        assert with_options(text) == expected
+    for text in ("layers['x']", "in threads: 3", "/overwrite=True/a", "my_prefix=1", "codec 3"):
+        assert with_options(text) == text
+
+
+def test_without_an_output_to_write_to(tmp_path: Path) -> None:
+    scx_core.from_anndata(sample(), tmp_path / "a.scx")
+    command = "import sys; sys.stdout = None; from scx_core._cli import main; sys.exit(main())"
+    for arguments in (["info"], ["validate", "--deep"]):
+        done = subprocess.run(
+            [sys.executable, "-c", command, *arguments, tmp_path / "a.scx"],
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_warnings_are_one_line_each(tmp_path: Path) -> None:

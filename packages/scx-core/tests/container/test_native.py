@@ -78,6 +78,16 @@ def test_errno_picks_the_kind_of_os_error() -> None:
         assert isinstance(error, OSError) and (error.errno, error.filename) == (number, "a.scx")
 
 
+def test_messages_say_path_and_errno_once() -> None:
+    message = "cannot open 'a.scx': no such file or folder (errno 2)"
+    error = exception_for(Failure(_errors.IO, message, os_error=errno.ENOENT), "a.scx")
+    assert str(error) == "[Errno 2] cannot open: no such file or folder: 'a.scx'"
+    empty = Failure(_errors.CORRUPT, "'a.scx' is empty (0 bytes)")
+    assert str(exception_for(empty, "a.scx")) == "a.scx: is empty (0 bytes)"
+    other = Failure(_errors.BAD_ARGUMENT, "'b.scx' is a folder, not a file")
+    assert str(exception_for(other, "a.scx")) == "a.scx: 'b.scx' is a folder, not a file"
+
+
 def test_a_corrupt_file_error_names_the_place_and_survives_pickling() -> None:
     error = CorruptFileError("bad", path="a.scx", section="X_shard_3", shard=3, row=70)
     assert str(error) == "a.scx, section X_shard_3, shard 3, row 70: bad"

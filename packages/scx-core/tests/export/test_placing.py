@@ -134,6 +134,19 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_folder_that_refuses_files_is_named_without_the_hidden_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / ".a.h5ad.1.x.tmp"))
+
+    monkeypatch.setattr("tempfile.mkstemp", refused)
+    with pytest.raises(PermissionError) as caught:
+        place(tmp_path / "a.h5ad", b"")
+    assert caught.value.filename == str(tmp_path / "a.h5ad")
+    assert caught.value.strerror == "cannot write into its folder: Permission denied"
+
+
 def test_the_longest_names(tmp_path: Path) -> None:
     for name in ("n" * 250 + ".h5ad", "细" * 83 + ".h5ad"):
         place(tmp_path / name, b"1")

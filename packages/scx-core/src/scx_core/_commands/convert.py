@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 from pathlib import Path
 from typing import Any
@@ -107,7 +106,11 @@ def _export(source: Path, target: Path, given: dict[str, Any]) -> None:
 
     modality = given.pop("modality", None)
     with Experiment(source) as experiment:
+        if modality is not None and not experiment.is_multimodal:
+            raise UsageError(f"--modality does not apply: {source} has a single one")
         if target.suffix.lower() == ".h5mu":
+            if not experiment.is_multimodal:
+                raise UsageError(f"{source} has a single modality: write it to an .h5ad")
             if modality is not None:
                 raise UsageError("--modality goes with an .h5ad; an .h5mu takes all of them")
             export_h5mu(experiment, target, **given)
@@ -126,8 +129,10 @@ def _remove_leftovers(target: Path) -> None:
     Unwinding has done so already, except when a signal came in the moment between the making of
     the file and its being known.
     """
-    for path in target.parent.glob(f".{glob.escape(target.name)}.{os.getpid()}.*.tmp"):
-        path.unlink(missing_ok=True)
+    # of long names the hidden one has only the start, and a link's lies beside what it points to
+    for folder in {target.parent, Path(os.path.realpath(target)).parent}:
+        for path in folder.glob(f".*.{os.getpid()}.*.tmp"):
+            path.unlink(missing_ok=True)
 
 
 def _summary(target: Path) -> str:

@@ -42,15 +42,11 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise IsADirectoryError(f"{path} is a folder")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file, and will not be replaced by one")
-    target = path.resolve() if path.is_symlink() else path
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write to")
     _remove_orphans(target)
-    handle, name = tempfile.mkstemp(
-        prefix=f".{_name_start(target)}.{os.getpid()}.", suffix=".tmp", dir=target.parent
-    )
-    os.close(handle)
-    hidden = Path(name)
+    hidden = _new_hidden_file(target)
     try:
         yield hidden
         _give_usual_mode(hidden)
@@ -63,6 +59,18 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise
+
+
+def _new_hidden_file(target: Path) -> Path:
+    prefix = f".{_name_start(target)}.{os.getpid()}."
+    try:
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        # not the hidden name, which means nothing to whoever chose the target
+        reason = f"cannot write into its folder: {error.strerror}"
+        raise OSError(error.errno, reason, str(target)) from error
+    os.close(handle)
+    return Path(name)
 
 
 def _name_start(target: Path) -> str:

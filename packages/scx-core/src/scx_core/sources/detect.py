@@ -13,6 +13,7 @@ SourceKind: TypeAlias = Literal[
     "10x_molecules",
     "loom",
     "hdf5",
+    "hdf5_damaged",
     "mtx_folder",
     "mtx_file",
     "zarr",
@@ -31,6 +32,7 @@ DESCRIPTIONS: dict[SourceKind, str] = {
     "10x_molecules": "a 10x Genomics molecule file, which is not a count matrix",
     "loom": "a loom file",
     "hdf5": "an HDF5 file of no kind that is known here",
+    "hdf5_damaged": "an HDF5 file that is cut off, damaged or still being written",
     "mtx_folder": "a folder with a Matrix Market count matrix",
     "mtx_file": "a Matrix Market file",
     "zarr": "a Zarr store",
@@ -99,7 +101,7 @@ def _file_kind(path: Path) -> SourceKind:
             with h5py.File(path, "r") as opened:
                 return hdf5_kind(opened)
         except OSError:
-            return "hdf5"
+            return "hdf5_damaged"
     if start.startswith(b"PK\x03\x04"):
         return "zip"
     if path.name.endswith((".mtx", ".mtx.gz")) or start.startswith(b"%%MatrixMarket"):

@@ -1,0 +1,52 @@
+"""What errors and warnings of the library say to someone who types commands."""
+
+from __future__ import annotations
+
+import re
+
+# arguments of Python functions that are options of the command line
+ARGUMENTS = (
+    "codec",
+    "compression",
+    "feature_types",
+    "genome",
+    "layers",
+    "memory_budget",
+    "modality",
+    "overwrite",
+    "prefix",
+    "shard_size",
+    "strict_uns",
+    "temporary_folder",
+    "threads",
+    "var_names",
+)
+_NAMES = "|".join(ARGUMENTS)
+# "genome=" among words, "genome: " where a message begins
+_ARGUMENT = re.compile(rf"(?<![^\s(`])({_NAMES})=(True\b)?|^({_NAMES})(?=: )")
+
+
+def in_words(error: Exception) -> str:
+    """The message of an error, with its type where the message is not meant for people."""
+    if isinstance(error, MemoryError):
+        return "not enough memory; try a smaller --memory-budget"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {with_options(error.strerror)}"
+    # a KeyError puts its message into quotes
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    expected = (OSError, ValueError, TypeError, KeyError, ImportError)
+    if not text or not isinstance(error, expected):
+        return f"{type(error).__name__}: {text}"
+    return with_options(text)
+
+
+def with_options(text: str) -> str:
+    """`text` with `overwrite=True` as --overwrite, `genome='x'` as --genome 'x', and so on."""
+
+    def option(match: re.Match[str]) -> str:
+        flag = "--" + (match[1] or match[3]).replace("_", "-")
+        next_one = match.string[match.end() : match.end() + 1]
+        has_value = match[1] and not match[2] and next_one.strip(";:,`)")
+        return f"{flag} " if has_value else flag
+
+    return _ARGUMENT.sub(option, text)
