@@ -146,7 +146,7 @@ def write(
     if _is_a(data, "mudata", "MuData"):
         from_mudata(cast("mudata.MuData", data), path, **options)
     else:
-        _require_type(data, "anndata", "AnnData", "write")
+        _require_type(data, "anndata", "AnnData", "write", also=" or a mudata.MuData")
         from_anndata(cast("anndata.AnnData", data), path, **options)
 
 
@@ -181,9 +181,10 @@ def _is_a(value: object, module: str, name: str) -> bool:
     )
 
 
-def _require_type(value: object, module: str, name: str, function: str) -> None:
+def _require_type(value: object, module: str, name: str, function: str, *, also: str = "") -> None:
     if not _is_a(value, module, name):
+        article = "an" if module == "anndata" else "a"
         raise TypeError(
-            f"{function} takes a {module}.{name}, not {type(value).__name__}: "
+            f"{function} takes {article} {module}.{name}{also}, not {type(value).__name__}: "
             "paths go to from_h5ad, from_h5mu, from_10x or from_mtx"
         )

@@ -139,8 +139,11 @@ def test_columns_of_many_rows_are_picked_in_steps(
         (np.array([2**63], dtype=np.uint64), IndexError, "row 9223372036854775808"),
         (np.ones(5, dtype=bool), IndexError, r"mask must have shape \(103,\)"),
         ([1.0], TypeError, "list of float64"),
-        (["c1"], TypeError, "get_indexer"),
-        (None, TypeError, "rows are selected by"),
+        (["c1"], TypeError, r"by list of names: .* `obs\.index\.get_indexer"),
+        ("c1", TypeError, r"by str 'c1': .* `obs\.index\.get_indexer"),
+        (np.array(["c1", 2], dtype=object), TypeError, "ndarray of names: "),
+        (None, TypeError, "boolean mask, not by NoneType$"),
+        (..., TypeError, "boolean mask, not by ellipsis$"),
         ([[1, 2]], IndexError, "one axis"),
     ],
 )
@@ -153,9 +156,23 @@ def test_what_is_no_row(
         opened.X[rows, :]
 
 
+def test_numpy_takes_a_matrix_whole(opened: scx_core.Experiment, expected: anndata.AnnData) -> None:
+    for view, matrix in pairs(opened, expected):
+        array = np.asarray(view)
+        assert array.dtype == view.dtype
+        assert np.array_equal(array, matrix.toarray())
+    wide = np.asarray(opened.X, dtype=np.float64)
+    assert wide.dtype == np.float64
+    assert np.array_equal(wide, expected.X.toarray())
+    with pytest.raises(ValueError, match="always a copy"):
+        opened.X.__array__(copy=False)
+
+
 def test_what_is_no_column(opened: scx_core.Experiment) -> None:
     with pytest.raises(IndexError, match="column 29 is out of range for 29 columns"):
         opened.X[0, 29]
+    with pytest.raises(TypeError, match=r"columns are .* `var\.index\.get_indexer"):
+        opened.X[0, ["g1"]]
     with pytest.raises(IndexError, match="two axes"):
         opened.X[0, 0, 0]
 

@@ -55,6 +55,10 @@ def test_columns_without_pandas(path: Path) -> None:
         assert list(experiment.obs_column("text")) == ["x", "ü", ""]
         with pytest.raises(KeyError, match="'depth', 'type', 'gap', 'text'"):
             experiment.obs_column("Depth")
+        with pytest.raises(KeyError, match="obs has no column 0; it has 'depth'"):
+            experiment.obs_column(0)
+        with pytest.raises(KeyError, match="has a single modality without a name, not 'rna'"):
+            experiment["rna"]
         assert list(experiment.obs_names) == ["c1", "c2", "c2"]
         assert list(experiment.var_names) == ["g1", "g2"]
 

@@ -122,6 +122,9 @@ def test_missing_column_lists_what_there_is() -> None:
         read_column(many, "x")
     with pytest.raises(KeyError, match="it has none"):
         read_column(encode_frame(pd.DataFrame(index=["a"])), "x")
+    for no_name in (3, None, "\ud800", b"batch"):
+        with pytest.raises(KeyError, match="no column"):
+            read_column(content, no_name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

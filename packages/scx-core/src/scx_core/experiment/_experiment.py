@@ -292,7 +292,9 @@ class Experiment(Conversions):
 
     def modality(self, name: str) -> Modality:
         """One modality of a multimodal file; KeyError when there is none of that name."""
-        if not self.is_multimodal or name not in self._all_modalities:
+        if not self.is_multimodal:
+            raise KeyError(f"{self.path} has a single modality without a name, not {name!r}")
+        if name not in self._all_modalities:
             raise KeyError(f"{self.path} has no modality {name!r}; it has {self.modality_names}")
         return self._all_modalities[name]
 

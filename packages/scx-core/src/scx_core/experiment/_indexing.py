@@ -37,7 +37,7 @@ def positions(index: Any, length: int, axis: str) -> Positions:
     if array.dtype.kind not in "iu":
         raise TypeError(
             f"{axis}s are selected by whole numbers, a slice or a boolean mask, "
-            f"not by {_described(index, array)}"
+            f"not by {_described(index, array, axis)}"
         )
     if array.ndim > 1:
         raise IndexError(f"{axis}s are selected by one axis of numbers, not by {array.ndim}")
@@ -54,7 +54,15 @@ def _in_range(array: npt.NDArray[Any], length: int, axis: str) -> Positions:
     return selected
 
 
-def _described(index: Any, array: npt.NDArray[Any]) -> str:
-    if array.dtype.kind in "OUST":
-        return f"{type(index).__name__} of names: look them up with `obs_names.get_indexer(...)`"
-    return f"{type(index).__name__} of {array.dtype}"
+def _described(index: Any, array: npt.NDArray[Any], axis: str) -> str:
+    kind = type(index).__name__
+    if array.ndim == 0:
+        found = f"{kind} {index!r}" if isinstance(index, str) else kind
+        is_text = isinstance(index, str)
+    else:
+        is_text = array.dtype.kind in "UST" or any(isinstance(entry, str) for entry in array.flat)
+        found = f"{kind} of {'names' if is_text else array.dtype}"
+    if not is_text:
+        return found
+    frame = "obs" if axis == "row" else "var"
+    return f"{found}: find their places first, with `{frame}.index.get_indexer(names)`"

@@ -193,6 +193,14 @@ class MatrixView:
         """The matrix as a dense array of `dtype`."""
         return as_dense(self.gather(np.arange(self._shape[0], dtype=np.int64)))
 
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        # without it numpy would decode the rows one by one, into an array of matrices
+        if copy is False:
+            raise ValueError(f"{self.name} is packed in a file: an array of it is always a copy")
+        return self.toarray().astype(self.dtype if dtype is None else np.dtype(dtype), copy=False)
+
     def validate(self) -> None:
         """Decode every row and check it; CorruptFileError names the first damaged place."""
         matrix = self._matrix

@@ -81,8 +81,11 @@ class FrameLayout:
         columns = [position for position in range(len(names)) if position != index]
         return cls(index, columns, index_name, details)
 
-    def column(self, schema: pa.Schema, name: str) -> int | None:
+    def column(self, schema: pa.Schema, name: object) -> int | None:
         """The field of the column called `name`, or None."""
+        # pyarrow fails for what is no text, and for text that UTF-8 cannot hold
+        if not isinstance(name, str) or name not in schema.names:
+            return None
         position: int = schema.get_field_index(name)
         return None if position < 0 or position == self.index else position
 

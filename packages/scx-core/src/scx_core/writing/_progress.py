@@ -39,6 +39,8 @@ def _shown(progress: Progress, total_rows: int) -> Iterator[Callable[[int], obje
 
         yield report
         return
+    if progress not in (None, True, False):
+        raise TypeError(f"progress={progress!r} must be None, True, False or a function")
     wanted = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
     if not wanted:
         yield lambda n_rows: None
