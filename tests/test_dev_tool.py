@@ -45,6 +45,14 @@ def test_unknown_job_is_refused() -> None:
     assert "invalid choice: 'tset'" in result.stderr
 
 
+def test_arguments_of_a_job_without_any_are_refused_before_the_set_up(tmp_path: Path) -> None:
+    for name in ("check", "wheels", "build"):
+        result = dev("--venv", str(tmp_path / "venv"), name, "packages/scx-core")
+        assert result.returncode == 2
+        assert f"{name} takes no arguments, got: packages/scx-core" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("given", "own", "passed_on"),
     [

@@ -15,8 +15,11 @@ def main(arguments: list[str]) -> int:
     # What follows the job's name is the job's own, even where it looks like an option; only a help
     # option right behind the name is for us, and "--" hides it: `bench -- --help`.
     own, job_arguments = _split(arguments)
-    chosen = _parser().parse_args(own)
+    parser = _parser()
+    chosen = parser.parse_args(own)
     job = JOBS[chosen.job]
+    if job_arguments and not job.arguments:
+        parser.error(f"{job.name} takes no arguments, got: {' '.join(job_arguments)}")
     environment = Environment(chosen.venv.resolve())
     try:
         environment.ensure(job.groups)

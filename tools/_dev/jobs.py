@@ -69,7 +69,6 @@ def test(environment: Environment, arguments: list[str]) -> int:
 @_job(groups=("test", "demo"))
 def check(environment: Environment, arguments: list[str]) -> int:
     """Run the parts of `test` that only read the sources: format, style, types."""
-    _refuse(arguments)
     return run_parts(environment, style_parts())
 
 
@@ -89,18 +88,11 @@ def wheels(environment: Environment, arguments: list[str]) -> int:
     The native library is cross-compiled, so that one machine makes them all. Those for this
     machine are installed into a fresh environment outside the checkout and used there.
     """
-    _refuse(arguments)
     return build_and_try_wheels(environment, ROOT / "dist")
 
 
 @_job()
 def build(environment: Environment, arguments: list[str]) -> int:
     """Set up the environment and build the native library, nothing else."""
-    _refuse(arguments)
     print(f"ready: {environment.python}")
     return 0
-
-
-def _refuse(arguments: list[str]) -> None:
-    if arguments:
-        raise SystemExit(f"this job takes no arguments, got: {' '.join(arguments)}")

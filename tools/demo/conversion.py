@@ -43,10 +43,10 @@ def convert(source: Path, scx: Path, *, genome: str | None = None) -> Converted:
     if source.is_dir():
         kind = "mtx folder"
         scx_core.from_mtx(source, scx, overwrite=True)
-    elif source.suffix == ".h5ad":
+    elif source.suffix.lower() == ".h5ad":
         kind = "h5ad"
         scx_core.from_h5ad(source, scx, overwrite=True)
-    elif source.suffix == ".h5":
+    elif source.suffix.lower() == ".h5":
         kind = "10x h5"
         _convert_10x(source, scx, genome)
     else:

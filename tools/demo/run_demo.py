@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             _demonstrate(options)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"demo: {message}", file=sys.stderr)
         return 1
@@ -94,14 +94,14 @@ def _learn(stream: Stream, labels: Labels | None) -> tuple[Training, Labels]:
 def _file_rows(converted: Converted, experiment: scx_core.Experiment) -> list[tuple[str, str]]:
     nnz = experiment.nnz
     shards = [section for section in experiment.sections() if section["type"] == "csr_shard"]
-    bytes_per_value = sum(shard["length"] for shard in shards) / max(nnz, 1)
+    shard_bytes = sum(shard["length"] for shard in shards)
     shape = f"{experiment.n_obs:,} cells x {experiment.n_vars:,} genes"
     share = converted.scx_bytes / converted.source_bytes
     return [
         ("matrix", f"{shape}, {nnz:,} stored values"),
-        (f"{converted.source_kind} size", _megabytes(converted.source_bytes)),
-        ("scx size", f"{_megabytes(converted.scx_bytes)} ({share:.0%} of the source)"),
-        ("bytes per stored value", f"{bytes_per_value:.2f}"),
+        (f"{converted.source_kind} size", _size(converted.source_bytes)),
+        ("scx size", f"{_size(converted.scx_bytes)} ({share:.0%} of the source)"),
+        ("bytes per stored value", f"{shard_bytes / nnz:.2f}" if nnz else "-"),
         ("conversion", f"{converted.seconds:.2f} s, {nnz / converted.seconds:,.0f} values/s"),
     ]
 
@@ -122,8 +122,8 @@ def _training_rows(
     ]
 
 
-def _megabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:,.1f} MB"
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.1f} kB"
 
 
 def _show_warning(message: Warning | str, *details: object, **more: object) -> None:

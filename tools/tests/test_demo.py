@@ -70,17 +70,28 @@ def test_10x_file_and_folder_without_labels(
 def test_a_file_too_small_to_learn_from_is_converted_all_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = tmp_path / "small.h5ad"
+    small = tmp_path / "small.H5AD"
     realistic_counts.write_counts(small, 20, 30, 300)
     printed = run(tmp_path, capsys, str(small))
     assert "Too little to learn from" in printed
     assert table(printed)["matrix"].startswith("20 cells x 30 genes")
     assert "accuracy" not in table(printed)
+    size = small.stat().st_size
+    assert size < 1e6
+    assert table(printed)["h5ad size"] == f"{size / 1e3:,.1f} kB"
+
+
+def test_a_matrix_without_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ad.AnnData(np.zeros((60, 5), np.float32)).write_h5ad(tmp_path / "zeros.h5ad")
+    printed = run(tmp_path, capsys, str(tmp_path / "zeros.h5ad"))
+    assert table(printed)["bytes per stored value"] == "-"
 
 
 def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("hello")
+    ad.AnnData(np.eye(3, dtype=np.complex64)).write_h5ad(tmp_path / "complex.h5ad")
     cases = {
+        tmp_path / "complex.h5ad": "X has dtype complex64",
         tmp_path / "missing.h5ad": "no such file or folder",
         tmp_path / "notes.txt": "neither an .h5ad file",
     }

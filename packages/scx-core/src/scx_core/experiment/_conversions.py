@@ -79,6 +79,19 @@ class Conversions:
         progress
             None shows a bar on a terminal, True always, False never; or a callable, see
             `from_anndata`.
+
+        Raises
+        ------
+        ValueError
+            The file holds what an .h5ad cannot, datetimes for example: the message names it and
+            says what to store instead. Or a modality must be named, or an argument is wrong.
+        FileExistsError
+            `path` exists and `overwrite` is False.
+
+        Warns
+        -----
+        ScxWarning
+            Columns of text with gaps became categorical; they are named.
         """
         from scx_core.export import export_h5ad
 
