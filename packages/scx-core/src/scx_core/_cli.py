@@ -7,6 +7,7 @@ Exit codes: 0 for success, 1 when something failed or a file is damaged, 2 for a
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ TERMINATED = 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `scx` with the given arguments (or the process's own) and give its exit code."""
+    _escape_what_cannot_be_encoded()
     options = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
@@ -54,6 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         _say(f"error: {in_words(error)}")
         return FAILED
+
+
+def _escape_what_cannot_be_encoded() -> None:
+    """Names beyond the encoding of the output are no reason to fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _say(message: str) -> None:

@@ -240,6 +240,35 @@ def test_arguments_are_named_as_options() -> None:
         assert with_options(text) == text
 
 
+def test_names_that_a_terminal_would_obey_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adata = sample()
+    adata.obsm["\x1b[31m\nü"] = np.ones((40, 2))
+    scx_core.from_anndata(adata, tmp_path / "a.scx")
+    assert main(["info", str(tmp_path / "a.scx")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.startswith(r"obsm/\x1b[31m\nü ")]) == 1
+    assert main(["info", str(tmp_path / "a.scx"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "obsm/\x1b[31m\nü" in [section["name"] for section in told["sections"]]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict"])
+def test_names_beyond_the_encoding_of_the_output(tmp_path: Path, encoding: str) -> None:
+    adata = sample()
+    adata.layers["ü"] = adata.X
+    scx_core.from_anndata(adata, tmp_path / "ü.scx")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for arguments in (["info", "ü.scx"], ["validate", "ü.scx"], ["info", "--json", "ü.scx"]):
+        done = run(*arguments, cwd=tmp_path, env=environment, encoding="utf-8")
+        assert (done.returncode, done.stderr) == (0, "")
+        if "--json" in arguments:
+            assert json.loads(done.stdout)["path"] == "ü.scx"
+        else:
+            assert (r"\xfc.scx" if encoding == "ascii" else "ü.scx") in done.stdout
+
+
 def test_without_an_output_to_write_to(tmp_path: Path) -> None:
     scx_core.from_anndata(sample(), tmp_path / "a.scx")
     command = "import sys; sys.stdout = None; from scx_core._cli import main; sys.exit(main())"

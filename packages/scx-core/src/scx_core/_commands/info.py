@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scx_core._byte_sizes import format_bytes
+from scx_core._commands.words import printable
 from scx_core.experiment import Experiment, MatrixView
 
 
@@ -17,7 +18,7 @@ def info(options: argparse.Namespace) -> int:
     with Experiment(options.file) as experiment:
         described = describe(experiment)
     if options.json:
-        print(json.dumps(described, indent=2, ensure_ascii=False))
+        print(json.dumps(described, indent=2))
     else:
         print("\n".join(in_lines(described)))
     return 0
@@ -133,7 +134,7 @@ def in_lines(described: dict[str, Any]) -> list[str]:
 
 def _table(titles: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[str]:
     """Columns as wide as their widest entry; numbers to the right."""
-    cells = [[str(value) for value in row.values()] for row in rows]
+    cells = [[printable(str(value)) for value in row.values()] for row in rows]
     widths = [
         max(len(title), *(len(row[column]) for row in cells)) for column, title in enumerate(titles)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from scx_core._commands.words import printable
 from scx_core.experiment import Experiment
 from scx_core.experiment._validate import WHOLE_FILE_NAME
 
@@ -15,7 +16,7 @@ def validate(options: argparse.Namespace) -> int:
         n_sections = len(experiment.sections())
     # the file's own checksum fails whenever a section is damaged, so it says least
     for section, message in sorted(damage, key=lambda found: found[0] == WHOLE_FILE_NAME):
-        print(f"damaged: {section}: {message}")
+        print(f"damaged: {printable(section)}: {printable(message)}")
     if damage:
         return 1
     depth = "hashes match and every row and table decodes" if options.deep else "hashes match"

@@ -40,6 +40,11 @@ def in_words(error: Exception) -> str:
     return with_options(text)
 
 
+def printable(text: str) -> str:
+    """`text` from a file, with escapes for line ends and what else could change a terminal."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def with_options(text: str) -> str:
     """`text` with `overwrite=True` as --overwrite, `genome='x'` as --genome 'x', and so on."""
 
