@@ -25,7 +25,7 @@ from anndata.tests.helpers import assert_equal
 import scx_core
 from hdf5_samples import counts, read_10x_h5, write_10x, write_10x_legacy
 from scx_core._cli import main
-from scx_core._commands.words import with_options
+from scx_core._commands.words import in_words, with_options
 
 SCX = [sys.executable, "-m", "scx_core._cli"]
 
@@ -225,6 +225,11 @@ def test_failures_end_with_1_and_a_message(
     assert captured.err.count("\n") == 1
     assert "Traceback" not in captured.err
     assert sorted(os.listdir()) == before
+
+
+def test_messages_of_several_lines_become_one() -> None:
+    assert in_words(ValueError("a differs:\n\n  left: 1\n")) == "a differs: left: 1"
+    assert in_words(ZeroDivisionError("x\ny")) == "ZeroDivisionError: x y"
 
 
 def test_arguments_are_named_as_options() -> None:

@@ -36,8 +36,9 @@ def in_words(error: Exception) -> str:
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     expected = (OSError, ValueError, TypeError, KeyError, ImportError)
     if not text or not isinstance(error, expected):
-        return f"{type(error).__name__}: {text}"
-    return with_options(text)
+        text = f"{type(error).__name__}: {text}"
+    # one line each, also where pandas speaks in several
+    return with_options(re.sub(r"\s*\n\s*", " ", text.strip()))
 
 
 def printable(text: str) -> str:

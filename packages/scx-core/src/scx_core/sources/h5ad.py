@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scx_core._user_warnings import warn_user
 from scx_core.sources.anndata_memory import modality_from_anndata
@@ -23,6 +23,7 @@ from scx_core.sources.hdf5 import (
     Group,
     attribute,
     check_filters,
+    check_links,
     is_dataset,
     is_group,
     open_hdf5,
@@ -48,6 +49,7 @@ def h5ad_content(
     """
     with open_hdf5(path, "from_h5ad", "an .h5ad file") as file:
         _refuse_other_kinds(path, file)
+        check_links(file)
         check_filters(file)
         name_what_is_left(file)
         adata = read_without_matrices(file, without=lazy_kinds(file))
@@ -77,7 +79,7 @@ def matrices_on_disk(
 
 def layer_names(group: Group) -> list[str]:
     """The layers of an AnnData in HDF5."""
-    return list(group["layers"]) if is_group(group.get("layers")) else []
+    return list(_group_at(group, "layers"))
 
 
 def _refuse_other_kinds(path: Path, file: Group) -> None:
@@ -114,7 +116,17 @@ def _layers(
 
 
 def _members(group: Group, name: str) -> list[tuple[str, Group | Dataset]]:
-    return list(group[name].items()) if is_group(group.get(name)) else []
+    return list(_group_at(group, name).items())
+
+
+def _group_at(group: Group, name: str) -> Mapping[str, Any]:
+    """The group `name`, which may be missing or null; ValueError for anything else."""
+    item = group.get(name)
+    if item is None or is_null(item):
+        return {}
+    if not is_group(item):
+        raise ValueError(f"{where(item)} is a dataset where a group is expected")
+    return cast("Mapping[str, Any]", item)
 
 
 def _matrix_at(
@@ -162,8 +174,8 @@ def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingM
 
 def raw_parts(group: Group) -> dict[str, Group | Dataset]:
     """The elements of raw: in a group since anndata 0.7, as `raw.X` and so on before."""
-    raw = group.get("raw")
-    if raw is not None and is_group(raw):
+    if "raw" in group:
+        raw = _group_at(group, "raw")
         return {name: raw[name] for name in ("X", "var", "varm") if name in raw}
     return {name: group[f"raw.{name}"] for name in ("X", "var", "varm") if f"raw.{name}" in group}
 

@@ -16,7 +16,15 @@ from scx_core.sources.detect import advice, source_kind
 from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
 from scx_core.sources.h5_matrices import OnDisk, ReadingMeans
 from scx_core.sources.h5ad import layer_names, matrices_on_disk, name_what_is_left
-from scx_core.sources.hdf5 import Group, attribute, check_filters, is_group, open_hdf5, where
+from scx_core.sources.hdf5 import (
+    Group,
+    attribute,
+    check_filters,
+    check_links,
+    is_group,
+    open_hdf5,
+    where,
+)
 from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
 from scx_core.sources.mudata_memory import content_from_mudata
 from scx_core.sources.reordered_rows import ReorderedRows
@@ -43,6 +51,7 @@ def h5mu_content(
     with open_hdf5(path, "from_h5mu", "an .h5mu file") as file:
         if source_kind(path) != "h5mu":
             raise ValueError(f"{path} is not an .h5mu file: {advice(path, 'from_h5mu')}")
+        check_links(file)
         check_filters(file)
         groups = modality_groups(file)
         _check_layers(groups, layers)

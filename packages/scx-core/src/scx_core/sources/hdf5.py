@@ -124,6 +124,60 @@ def text_column(dataset: Dataset) -> list[str]:
     ]
 
 
+def check_links(root: Group) -> None:
+    """Refuse links under `root` that lead nowhere: what they stand for would be missing unnoticed.
+
+    Raises
+    ------
+    ValueError
+        Names the first such link and what it points to.
+    """
+    for _target in _linked(root):
+        pass
+
+
+def _linked(root: Group) -> Iterator[Group | Dataset]:
+    """What soft and external links lead to, in `root` and in what is yielded, each once."""
+    import h5py
+
+    seen: set[tuple[str, int]] = set()
+    waiting = [root]
+    while waiting:
+        for group in _groups_in(waiting.pop()):
+            for name in group:
+                link = group.get(name, getlink=True)
+                if isinstance(link, h5py.HardLink):
+                    continue
+                target = _opened(group, name, link)
+                place = (target.file.filename, int(h5py.h5o.get_info(target.id).addr))
+                if place in seen:
+                    continue
+                seen.add(place)
+                yield target
+                if is_group(target):
+                    waiting.append(target)
+
+
+def _groups_in(root: Group) -> list[Group]:
+    groups = [root]
+    root.visititems(lambda _name, item: groups.append(item) if is_group(item) else None)
+    return groups
+
+
+def _opened(group: Group, name: str, link: Any) -> Any:
+    import h5py
+
+    try:
+        return group[name]
+    except (KeyError, OSError, RuntimeError) as error:
+        in_file = isinstance(link, h5py.ExternalLink)
+        target = f"{link.path} in the file {link.filename}" if in_file else link.path
+        raise ValueError(
+            f"{where(group).rstrip('/')}/{name} is a link to {target}, which cannot be opened: "
+            "put it in place or remove the link"
+        ) from error
+
+
 def check_filters(root: Group) -> None:
     """Refuse datasets under `root` whose compression this installation cannot undo.
 
@@ -169,4 +223,8 @@ def _missing_filter(root: Group) -> tuple[Dataset, int, str] | None:
         return None
 
     root.visititems(visit)
+    for target in _linked(root):
+        visit("", target)
+        if is_group(target):
+            target.visititems(visit)
     return missing[0] if missing else None

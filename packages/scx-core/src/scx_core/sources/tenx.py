@@ -25,6 +25,7 @@ from scx_core.sources.hdf5 import (
     Dataset,
     Group,
     check_filters,
+    check_links,
     dataset_in,
     is_dataset,
     native,
@@ -60,6 +61,7 @@ def tenx_content(
             raise ValueError(
                 f"{path} is not a 10x Genomics count matrix in HDF5: {advice(path, 'from_10x')}"
             )
+        check_links(file)
         check_filters(file)
         if "matrix" in file:
             group = file["matrix"]
