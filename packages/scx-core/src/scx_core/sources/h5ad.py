@@ -22,8 +22,7 @@ from scx_core.sources.hdf5 import (
     Dataset,
     Group,
     attribute,
-    check_filters,
-    check_links,
+    check_readable,
     is_dataset,
     is_group,
     open_hdf5,
@@ -49,8 +48,7 @@ def h5ad_content(
     """
     with open_hdf5(path, "from_h5ad", "an .h5ad file") as file:
         _refuse_other_kinds(path, file)
-        check_links(file)
-        check_filters(file)
+        check_readable(file)
         name_what_is_left(file)
         adata = read_without_matrices(file, without=lazy_kinds(file))
         modality = modality_from_anndata(adata)

@@ -19,8 +19,7 @@ from scx_core.sources.h5ad import layer_names, matrices_on_disk, name_what_is_le
 from scx_core.sources.hdf5 import (
     Group,
     attribute,
-    check_filters,
-    check_links,
+    check_readable,
     is_group,
     open_hdf5,
     where,
@@ -51,8 +50,7 @@ def h5mu_content(
     with open_hdf5(path, "from_h5mu", "an .h5mu file") as file:
         if source_kind(path) != "h5mu":
             raise ValueError(f"{path} is not an .h5mu file: {advice(path, 'from_h5mu')}")
-        check_links(file)
-        check_filters(file)
+        check_readable(file)
         groups = modality_groups(file)
         _check_layers(groups, layers)
         mdata = _without_matrices(file, groups)

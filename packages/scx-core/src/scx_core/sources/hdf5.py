@@ -124,16 +124,58 @@ def text_column(dataset: Dataset) -> list[str]:
     ]
 
 
-def check_links(root: Group) -> None:
-    """Refuse links under `root` that lead nowhere: what they stand for would be missing unnoticed.
+def check_readable(root: Group) -> None:
+    """Refuse what under `root` would go missing unnoticed or fail half-way.
+
+    These are links that lead nowhere, and datasets whose compression this installation cannot
+    undo. When the hdf5plugin package is installed, its filters are loaded before they are missed.
 
     Raises
     ------
     ValueError
-        Names the first such link and what it points to.
+        Names the first such link and what it points to, or the first such dataset, its filter and
+        what to install.
     """
-    for _target in _linked(root):
-        pass
+    missing = _missing_filter(root)
+    if missing is not None and importlib.util.find_spec("hdf5plugin") is not None:
+        importlib.import_module("hdf5plugin")
+        missing = _missing_filter(root)
+    if missing is None:
+        return
+    dataset, filter_id, stored_name = missing
+    name = stored_name or FILTER_NAMES.get(filter_id, "unknown")
+    known = FILTER_NAMES.get(filter_id)
+    if known is not None and known not in name.lower():
+        name = f"{known} ({name})"
+    raise ValueError(
+        f"{where(dataset)} is compressed with the HDF5 filter {name} (number {filter_id}), which "
+        "is not available here: install the package hdf5plugin and try again"
+    )
+
+
+def _missing_filter(root: Group) -> tuple[Dataset, int, str] | None:
+    import h5py
+
+    missing: list[tuple[Dataset, int, str]] = []
+
+    def visit(_name: str, item: Any) -> bool | None:
+        if not is_dataset(item) or not item.size:
+            return None
+        creation = item.id.get_create_plist()
+        for index in range(creation.get_nfilters()):
+            filter_id, _flags, _values, stored_name = creation.get_filter(index)
+            if not h5py.h5z.filter_avail(filter_id):
+                text = stored_name.decode("utf-8", errors="replace").strip()
+                missing.append((item, filter_id, text))
+                return True
+        return None
+
+    root.visititems(visit)
+    for target in _linked(root):
+        visit("", target)
+        if is_group(target):
+            target.visititems(visit)
+    return missing[0] if missing else None
 
 
 def _linked(root: Group) -> Iterator[Group | Dataset]:
@@ -176,55 +218,3 @@ def _opened(group: Group, name: str, link: Any) -> Any:
             f"{where(group).rstrip('/')}/{name} is a link to {target}, which cannot be opened: "
             "put it in place or remove the link"
         ) from error
-
-
-def check_filters(root: Group) -> None:
-    """Refuse datasets under `root` whose compression this installation cannot undo.
-
-    When the hdf5plugin package is installed, its filters are loaded first.
-
-    Raises
-    ------
-    ValueError
-        Names the first such dataset and its filter, and what to install.
-    """
-    missing = _missing_filter(root)
-    if missing is not None and importlib.util.find_spec("hdf5plugin") is not None:
-        importlib.import_module("hdf5plugin")
-        missing = _missing_filter(root)
-    if missing is None:
-        return
-    dataset, filter_id, stored_name = missing
-    name = stored_name or FILTER_NAMES.get(filter_id, "unknown")
-    known = FILTER_NAMES.get(filter_id)
-    if known is not None and known not in name.lower():
-        name = f"{known} ({name})"
-    raise ValueError(
-        f"{where(dataset)} is compressed with the HDF5 filter {name} (number {filter_id}), which "
-        "is not available here: install the package hdf5plugin and try again"
-    )
-
-
-def _missing_filter(root: Group) -> tuple[Dataset, int, str] | None:
-    import h5py
-
-    missing: list[tuple[Dataset, int, str]] = []
-
-    def visit(_name: str, item: Any) -> bool | None:
-        if not is_dataset(item) or not item.size:
-            return None
-        creation = item.id.get_create_plist()
-        for index in range(creation.get_nfilters()):
-            filter_id, _flags, _values, stored_name = creation.get_filter(index)
-            if not h5py.h5z.filter_avail(filter_id):
-                text = stored_name.decode("utf-8", errors="replace").strip()
-                missing.append((item, filter_id, text))
-                return True
-        return None
-
-    root.visititems(visit)
-    for target in _linked(root):
-        visit("", target)
-        if is_group(target):
-            target.visititems(visit)
-    return missing[0] if missing else None

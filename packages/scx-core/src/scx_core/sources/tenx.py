@@ -24,8 +24,7 @@ from scx_core.sources.h5_matrices import CastValues, CsrOnDisk, SelectedColumns
 from scx_core.sources.hdf5 import (
     Dataset,
     Group,
-    check_filters,
-    check_links,
+    check_readable,
     dataset_in,
     is_dataset,
     native,
@@ -61,8 +60,7 @@ def tenx_content(
             raise ValueError(
                 f"{path} is not a 10x Genomics count matrix in HDF5: {advice(path, 'from_10x')}"
             )
-        check_links(file)
-        check_filters(file)
+        check_readable(file)
         if "matrix" in file:
             group = file["matrix"]
             obs, var = _obs(group), _var(group)
