@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
+Codec: TypeAlias = Literal["auto", "rowpack", "none"]
+"""What files can be written with; "auto" takes the best one."""
+
 CODEC_NAMES: dict[int, str] = {
     0: "none",
     1: "scx1",

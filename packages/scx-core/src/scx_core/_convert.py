@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from scx_core._codecs import Codec
 from scx_core.writing import BLOCK_BYTES, SHARD_SIZE, Progress, write_experiment
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def from_anndata(
     adata: anndata.AnnData,
     path: str | os.PathLike[str],
     *,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
@@ -105,7 +106,7 @@ def from_mudata(
     mdata: mudata.MuData,
     path: str | os.PathLike[str],
     *,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     layers: Sequence[str] | None = None,
     overwrite: bool = False,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from scx_core._byte_sizes import parse_bytes
+from scx_core._codecs import Codec
 from scx_core.writing import SHARD_SIZE, Progress, write_experiment
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def from_h5ad(
     out: str | os.PathLike[str],
     *,
     memory_budget: int | str = MEMORY_BUDGET,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
@@ -108,7 +109,7 @@ def from_h5mu(
     out: str | os.PathLike[str],
     *,
     memory_budget: int | str = MEMORY_BUDGET,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
@@ -146,7 +147,7 @@ def from_10x(
     genome: str | None = None,
     feature_types: str | Sequence[str] | None = None,
     memory_budget: int | str = MEMORY_BUDGET,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     overwrite: bool = False,
     progress: Progress = None,
@@ -217,7 +218,7 @@ def from_mtx(
     make_unique: bool = True,
     feature_types: str | Sequence[str] | None = None,
     memory_budget: int | str = MEMORY_BUDGET,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     overwrite: bool = False,
     progress: Progress = None,
@@ -290,7 +291,7 @@ class _Plan:
         self,
         content: ExperimentContent,
         *,
-        codec: str,
+        codec: Codec,
         shard_size: int,
         progress: Progress,
         threads: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from scx_core._codecs import Codec
 from scx_core._container import FileWriter
 from scx_core._value_types import stored_dtype, value_type
 from scx_core._version import __version__
@@ -43,7 +44,7 @@ def write_experiment(
     path: str | os.PathLike[str],
     content: ExperimentContent,
     *,
-    codec: str = "auto",
+    codec: Codec = "auto",
     shard_size: int = SHARD_SIZE,
     overwrite: bool = False,
     strict_uns: bool = False,
