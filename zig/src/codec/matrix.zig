@@ -133,10 +133,14 @@ pub const Matrix = struct {
         return (@intFromPtr(view) - @intFromPtr(self.shards.ptr)) / @sizeOf(ShardView);
     }
 
-    /// How many values a row stores; the table entry is not verified.
-    pub fn rowCount(self: *const Matrix, row: u64) u64 {
+    /// How many values a row stores by its shard's table, which is not verified; only what cannot be is refused.
+    pub fn rowCount(self: *const Matrix, row: u64, report: *Report) Failure!u64 {
         const view = self.shardOf(row);
-        return view.rowCount(row - view.row_start);
+        const local_row = row - view.row_start;
+        return view.rowCount(local_row) orelse {
+            report.at(self.file.sections[view.section_index].name, self.shardNumber(view), row);
+            return shard_view.failFault(self.file, view, local_row, .length, report);
+        };
     }
 
     /// A hint that rows [row_start, row_stop) are read soon.
@@ -253,14 +257,25 @@ pub const FoundRow = struct {
     total: f64,
 };
 
-/// The memory of one decoding thread, sized by the matrix's columns.
+/// The memory of one decoding thread. It grows to the longest row that it meets: a matrix may have far more columns than
+/// memory has room for.
 pub const Scratch = struct {
     allocator: Allocator,
     memory: []align(64) u8,
+    /// Values that a row may have.
+    capacity: u32,
+    capacity_max: u32,
     arrays: dense.DenseScratch,
 
+    /// Few rows are longer: 2 MB.
+    const capacity_start = 1 << 16;
+
     pub fn init(allocator: Allocator, matrix: *const Matrix) Failure!Scratch {
-        const elements: usize = matrix.n_cols + rowpack_decode.scratch_slack;
+        return create(allocator, @min(matrix.n_cols, capacity_start), matrix.n_cols);
+    }
+
+    fn create(allocator: Allocator, capacity: u32, capacity_max: u32) Failure!Scratch {
+        const elements: usize = capacity + rowpack_decode.scratch_slack;
         // columns, codes (twice), positions, tier: u32; values: f64; table: f32
         const bytes = elements * (5 * 4 + 8) + dense.table_length * 4;
         const memory = try allocator.alignedAlloc(u8, .@"64", bytes);
@@ -269,6 +284,8 @@ pub const Scratch = struct {
         return .{
             .allocator = allocator,
             .memory = memory,
+            .capacity = capacity,
+            .capacity_max = capacity_max,
             .arrays = .{
                 .values = values,
                 .row = .{
@@ -284,6 +301,19 @@ pub const Scratch = struct {
 
     pub fn deinit(self: *Scratch) void {
         self.allocator.free(self.memory);
+    }
+
+    /// Room for a row; what the scratch held is lost. `n_values` is at most the matrix's number of columns.
+    pub inline fn reserve(self: *Scratch, n_values: u32) Failure!void {
+        if (n_values > self.capacity) try self.grow(n_values);
+    }
+
+    /// By half as much again, so that rows which are a little longer each time do not all allocate.
+    fn grow(self: *Scratch, n_values: u32) Failure!void {
+        assert(n_values <= self.capacity_max);
+        const larger = try create(self.allocator, @min(n_values +| n_values / 2, self.capacity_max), self.capacity_max);
+        self.deinit();
+        self.* = larger;
     }
 };
 
@@ -317,8 +347,8 @@ pub const DensePlan = struct {
         errdefer allocator.free(is_member);
         const slots = try allocator.alloc(u32, table_length);
 
+        // slots are read where a gene is a member: the others cost no memory until they are written
         @memset(is_member, 0);
-        @memset(slots, 0);
         if (options.panel) |panel| for (panel, 0..) |column, slot| {
             is_member[column] = 1;
             slots[column] = @intCast(slot);

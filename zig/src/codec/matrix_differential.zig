@@ -67,7 +67,7 @@ fn expectSameRows(a: *Matrix, b: *Matrix) !void {
         const found_b = try b.openRow(@intCast(row), &scratch_b, &report);
         const count = found_a.row.n_values;
         try testing.expectEqual(count, found_b.row.n_values);
-        try testing.expectEqual(count, a.rowCount(row));
+        try testing.expectEqual(count, try a.rowCount(row, &report));
         try testing.expectEqualSlices(u32, scratch_a.arrays.row.columns[0..count], scratch_b.arrays.row.columns[0..count]);
         try a.rowValues(&found_a, .f64, &scratch_a, @ptrCast(scratch_a.arrays.values), &report);
         try b.rowValues(&found_b, .f64, &scratch_b, @ptrCast(scratch_b.arrays.values), &report);

@@ -133,10 +133,22 @@ pub const ShardView = struct {
     /// Beyond it the hardware sees a stream by itself.
     const prefetch_bytes_max = 4096;
 
-    pub fn rowCount(self: *const ShardView, local_row: u64) u64 {
-        if (self.codec == .rowpack) return self.entryOf(local_row).n_values;
-        const start, const stop = self.pointers(local_row);
-        return if (stop >= start and stop <= self.nnz) stop - start else 0;
+    /// How many values the table gives a row; null where that cannot be. The entry is not verified.
+    pub fn rowCount(self: *const ShardView, local_row: u64) ?u64 {
+        const count: u64 = switch (self.codec) {
+            .rowpack => self.entryOf(local_row).n_values,
+            .none => plain: {
+                const start, const stop = self.pointers(local_row);
+                if (stop < start or stop > self.nnz) return null;
+                break :plain stop - start;
+            },
+        };
+        return if (count <= self.longestRow()) count else null;
+    }
+
+    /// No row of the shard can store more values.
+    fn longestRow(self: *const ShardView) u64 {
+        return @min(self.n_cols, self.nnz);
     }
 
     fn pointers(self: *const ShardView, local_row: u64) struct { u64, u64 } {
@@ -167,7 +179,7 @@ pub const ShardView = struct {
     ) Failure!matrix_module.FoundRow {
         const entry = self.entryOf(local_row);
         const payload_end = @as(u64, entry.payload_offset) + entry.payload_bytes;
-        if (payload_end > self.values.len - rowpack.tail_bytes or entry.n_values > self.n_cols) {
+        if (payload_end > self.values.len - rowpack.tail_bytes or entry.n_values > self.longestRow()) {
             return failFault(matrix.file, self, local_row, .length, report);
         }
         const payload = self.values[entry.payload_offset..][0..entry.payload_bytes];
@@ -188,6 +200,7 @@ pub const ShardView = struct {
             .total = entry.total,
         };
         if (entry.n_values > 0) {
+            try scratch.reserve(entry.n_values);
             const fault = matrix.level.openRow(&found.row, &scratch.arrays.row, &found.open);
             if (fault != .none) return failFault(matrix.file, self, local_row, fault, report);
         }
@@ -208,6 +221,7 @@ pub const ShardView = struct {
             return failFault(file, self, local_row, .length, report);
         }
         const count: u32 = @intCast(stop - start);
+        try scratch.reserve(count);
         const source = self.indices.ptr + @as(usize, @intCast(start)) * self.index_bytes;
         const columns = scratch.arrays.row.columns[0..count];
         var largest: u32 = 0;

@@ -141,9 +141,10 @@ pub const CsrSource = struct {
         return kept;
     }
 
-    /// The table of a damaged file may claim anything; its row then fails.
+    /// The table of a damaged file may claim anything; its row then fails when it is decoded.
     fn roomOf(source: *const CsrSource, row: i64) u64 {
-        return @min(source.matrix.rowCount(@intCast(row)), source.matrix.n_cols);
+        var report: Report = .{};
+        return source.matrix.rowCount(@intCast(row), &report) catch 0;
     }
 };
 
