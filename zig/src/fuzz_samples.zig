@@ -25,11 +25,51 @@ const n_rows = 12;
 const n_cols = 90;
 const shard_rows = 7;
 
-const selectors = [_]matrix_module.Selector{
-    .{ .section_type = .csr_shard, .modality_id = 0, .name = "X" },
-    .{ .section_type = .layer_csr_shard, .modality_id = 0, .name = "palette" },
-    .{ .section_type = .layer_csr_shard, .modality_id = 0, .name = "raw_values" },
-    .{ .section_type = .layer_csr_shard, .modality_id = 0, .name = "wide" },
+/// What the values of a matrix are like, so that each way of packing them occurs.
+const Kind = enum { counts, logged, rounded, normal, large };
+
+const Made = struct {
+    value_type: ValueType,
+    kind: Kind,
+    selector: matrix_module.Selector,
+    n_cols: u32 = n_cols,
+
+    fn layer(value_type: ValueType, kind: Kind, name: []const u8) Made {
+        return .{
+            .value_type = value_type,
+            .kind = kind,
+            .selector = .{ .section_type = .layer_csr_shard, .modality_id = 0, .name = name },
+        };
+    }
+};
+
+const matrices = [_]Made{
+    .{
+        .value_type = .f32,
+        .kind = .counts,
+        .selector = .{ .section_type = .csr_shard, .modality_id = 0, .name = "X" },
+    },
+    .layer(.f32, .logged, "palette"),
+    .layer(.f32, .rounded, "decimals"),
+    .layer(.f16, .rounded, "half_decimals"),
+    .layer(.f64, .normal, "raw_values"),
+    .layer(.i64, .large, "wide"),
+    .layer(.u8, .counts, "bytes"),
+    .layer(.u16, .large, "words"),
+    .layer(.i32, .normal, "signed"),
+    // so many columns that the low bits of a row's columns are read one by one
+    .{
+        .value_type = .u32,
+        .kind = .large,
+        .selector = .{ .section_type = .raw_csr_shard, .modality_id = 0, .name = "raw/X" },
+        .n_cols = 4000,
+    },
+};
+
+const selectors = selectors: {
+    var all: [matrices.len]matrix_module.Selector = undefined;
+    for (&all, &matrices) |*selector, *matrix| selector.* = matrix.selector;
+    break :selectors all;
 };
 
 pub fn clockSeconds() u64 {
@@ -68,63 +108,70 @@ fn makeFile(allocator: Allocator, codec: shard.Codec) ![]align(platform.page_byt
     const writer = try Writer.create(allocator, path, .{ .n_obs = n_rows, .n_vars = n_cols, .overwrite = true }, &report);
     defer writer.close();
     var random = std.Random.DefaultPrng.init(1);
-    try addMatrix(f32, allocator, writer, codec, .csr_shard, "X", random.random());
-    try addMatrix(f32, allocator, writer, codec, .layer_csr_shard, "palette", random.random());
-    try addMatrix(f64, allocator, writer, codec, .layer_csr_shard, "raw_values", random.random());
-    try addMatrix(i64, allocator, writer, codec, .layer_csr_shard, "wide", random.random());
+    for (&matrices) |*matrix| switch (matrix.value_type) {
+        inline else => |value_type| try addMatrix(value_type, allocator, writer, codec, matrix, random.random()),
+    };
     try writer.finish(&report);
     return readFile(allocator, path);
 }
 
 fn addMatrix(
-    comptime T: type,
+    comptime value_type: ValueType,
     allocator: Allocator,
     writer: *Writer,
     codec: shard.Codec,
-    section_type: @import("container/section_types.zig").SectionType,
-    name: []const u8,
+    matrix: *const Made,
     random: std.Random,
 ) !void {
+    const T = value_type.Of();
     var report: Report = .{};
+    const values = try allocator.alloc(T, shard_rows * matrix.n_cols);
+    defer allocator.free(values);
     var row_start: usize = 0;
     while (row_start < n_rows) : (row_start += shard_rows) {
         const count = @min(shard_rows, n_rows - row_start);
         var shard_name: [64]u8 = undefined;
-        const text = try std.fmt.bufPrint(&shard_name, "{s}_shard_{d}", .{ name, row_start / shard_rows });
+        const text = try std.fmt.bufPrint(&shard_name, "{s}_shard_{d}", .{ matrix.selector.name, row_start / shard_rows });
         const open = try ShardWriter.begin(allocator, writer, .{
             .name = text,
-            .section_type = section_type,
+            .section_type = matrix.selector.section_type,
             .modality_id = 0,
             .codec = codec,
-            .value_type = switch (T) {
-                f32 => .f32,
-                f64 => .f64,
-                i64 => .i64,
-                else => comptime unreachable,
-            },
+            .value_type = value_type,
             .row_start = row_start,
             .n_rows = @intCast(count),
-            .n_cols = n_cols,
+            .n_cols = matrix.n_cols,
             .threads = 1,
             .keep_zeros = false,
         }, &report);
         defer open.deinit();
-        var values: [shard_rows * n_cols]T = undefined;
-        for (&values, 0..) |*value, index| value.* = sampleValue(T, name, random, row_start + index / n_cols);
+        for (values, 0..) |*value, index| {
+            const is_stored = isStored(random, row_start + index / matrix.n_cols, matrix.n_cols);
+            value.* = if (is_stored) sampleValue(T, matrix.kind, random) else 0;
+        }
         var mended: canonical.Mended = .{};
-        try open.append(.{ .dense = .{ .n_rows = count, .values = @ptrCast(&values) } }, &mended, &report);
+        try open.append(.{ .dense = .{ .n_rows = count, .values = @ptrCast(values.ptr) } }, &mended, &report);
         try open.finish(&report);
     }
 }
 
-/// Sparse rows, full rows (runs and bitmaps) and an empty one.
-fn sampleValue(comptime T: type, name: []const u8, random: std.Random, row: usize) T {
-    if (row == 5 or (row % 4 != 1 and random.uintLessThan(u8, 4) != 0)) return 0;
-    const count = 1 + random.uintLessThan(u32, if (random.uintLessThan(u8, 5) == 0) 900 else 3);
-    if (T == i64) return @as(i64, count) << @intCast(random.uintLessThan(u8, 40));
-    if (std.mem.eql(u8, name, "raw_values")) return random.floatNorm(T);
-    const number: T = @floatFromInt(count);
-    return if (std.mem.eql(u8, name, "palette")) @log(1 + number * 1.7) else number;
+/// Sparse rows, full rows (runs and bitmaps) and an empty one; of many columns sparse rows alone.
+fn isStored(random: std.Random, row: usize, columns: u32) bool {
+    if (row == 5) return false;
+    if (columns > n_cols) return random.uintLessThan(u32, 500) == 0;
+    return row % 4 == 1 or random.uintLessThan(u8, 4) == 0;
+}
+
+fn sampleValue(comptime T: type, kind: Kind, random: std.Random) T {
+    const small = 1 + random.uintLessThan(u32, if (random.uintLessThan(u8, 5) == 0) 900 else 3);
+    const number: f64 = switch (kind) {
+        .counts => @floatFromInt(@min(small, 255)),
+        .logged => @log(1 + 1.7 * @as(f64, @floatFromInt(small))),
+        .rounded => @round(100 * random.floatNorm(f64)) / 100,
+        .normal => 50 * random.floatNorm(f64),
+        .large => @floatFromInt(@as(u64, small) << @intCast(random.uintLessThan(u8, 40))),
+    };
+    return if (@typeInfo(T) == .float) @floatCast(number) else std.math.lossyCast(T, number);
 }
 
 fn readFile(allocator: Allocator, path: [:0]const u8) ![]align(platform.page_bytes_min) u8 {

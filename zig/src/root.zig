@@ -18,7 +18,9 @@ test {
     _ = @import("codec/matrix_differential.zig");
     _ = @import("codec/canonical.zig");
     _ = @import("codec/shard.zig");
+    _ = @import("codec/shard_writer.zig");
     _ = @import("codec/parallel.zig");
+    _ = @import("codec/plain_streams.zig");
     _ = @import("levels/dispatch.zig");
     _ = @import("abi/library.zig");
     _ = @import("abi/handle.zig");

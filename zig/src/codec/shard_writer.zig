@@ -1,13 +1,13 @@
 //! Writing one shard: rows are appended in order, in pieces of any size, and encoded by several threads.
 //!
-//! With rowpack the payloads go to the file as they come: only the row table (24 bytes a row) stays in memory. With
-//! `none` the indices and values of the shard are held until its end, because their places depend on all rows.
+//! What is encoded goes to the file as it comes: only the row table (24 bytes a row) stays in memory.
 
 const std = @import("std");
 const canonical = @import("canonical.zig");
 const errors = @import("../errors.zig");
 const hashing = @import("../container/hashing.zig");
 const parallel = @import("parallel.zig");
+const PlainStreams = @import("plain_streams.zig").PlainStreams;
 const rowpack = @import("rowpack.zig");
 const shard = @import("shard.zig");
 const container_writer = @import("../container/writer.zig");
@@ -67,8 +67,7 @@ pub const ShardWriter = struct {
     payload_bytes: u64,
     stats: Stats,
     /// Only with codec none.
-    indices: std.ArrayList(u8),
-    values: std.ArrayList(u8),
+    plain: PlainStreams,
 
     pub fn begin(allocator: Allocator, writer: *Writer, options: Options, report: *Report) Failure!*ShardWriter {
         const self = try allocator.create(ShardWriter);
@@ -89,10 +88,11 @@ pub const ShardWriter = struct {
             .entries = entries,
             .payload_bytes = 0,
             .stats = .{},
-            .indices = .empty,
-            .values = .empty,
+            .plain = undefined,
         };
         self.options.name = name;
+        const indptr_bytes = (@as(u64, options.n_rows) + 1) * @sizeOf(u64);
+        self.plain = .init(self.section_at + shard.streams_at + indptr_bytes);
         var header: [shard.header_bytes]u8 = undefined;
         self.plainHeader().write(&header);
         self.identity_crc = rowpack.shardSeed(&shard.identity(&header));
@@ -104,8 +104,6 @@ pub const ShardWriter = struct {
         const allocator = self.allocator;
         allocator.free(self.name);
         self.entries.deinit(allocator);
-        self.indices.deinit(allocator);
-        self.values.deinit(allocator);
         allocator.destroy(self);
     }
 
@@ -142,11 +140,7 @@ pub const ShardWriter = struct {
     /// Puts a thread's rows behind those that are there.
     fn take(self: *ShardWriter, part: anytype, report: *Report) Failure!void {
         self.stats.add(part.stats);
-        if (self.options.codec == .none) {
-            try self.indices.appendSlice(self.allocator, part.indices.items);
-            try self.values.appendSlice(self.allocator, part.bytes.items);
-            return self.entries.appendSliceAssumeCapacity(part.entries.items);
-        }
+        if (self.options.codec == .none) return self.takePlain(part, report);
         const at = self.payload_bytes;
         const end = at + part.bytes.items.len;
         if (end > std.math.maxInt(u32) - rowpack.tail_bytes - shard.streams_at) return self.tooLarge(report);
@@ -160,6 +154,18 @@ pub const ShardWriter = struct {
         }
         try self.writer.writeAt(self.section_at + self.payloadAt() + at, part.bytes.items, report);
         self.payload_bytes = end;
+    }
+
+    fn takePlain(self: *ShardWriter, part: anytype, report: *Report) Failure!void {
+        self.entries.appendSliceAssumeCapacity(part.entries.items);
+        if (part.entries.items.len == 0) return;
+        try self.plain.append(self.allocator, self.writer, .{
+            .indices = part.indices.items,
+            .values = part.bytes.items,
+            .rows_done = self.entries.items.len,
+            .rows_total = self.options.n_rows,
+        }, report);
+        if (self.plain.indices_bytes + self.plain.values_bytes > std.math.maxInt(u32)) return self.tooLarge(report);
     }
 
     fn tooLarge(self: *const ShardWriter, report: *Report) Failure {
@@ -237,26 +243,27 @@ pub const ShardWriter = struct {
         return payload_at + values_length;
     }
 
-    /// indptr (u64), indices (u16 or u32), values, each at a multiple of 8.
+    /// indptr (u64), indices (u16 or u32), values, each at a multiple of 8. Gives where the streams end.
     fn finishNone(self: *ShardWriter, header: *shard.Header, report: *Report) Failure!u64 {
         const pointers = try self.allocator.alloc(u64, self.entries.items.len + 1);
         defer self.allocator.free(pointers);
         pointers[0] = 0;
         for (self.entries.items, 1..) |row, index| pointers[index] = pointers[index - 1] + row.n_values;
-        var at: u64 = shard.streams_at;
-        const streams = [_]struct { *shard.Stream, []const u8 }{
-            .{ &header.indptr, std.mem.sliceAsBytes(pointers) },
-            .{ &header.indices, self.indices.items },
-            .{ &header.values, self.values.items },
+        const plain = &self.plain;
+        const end = try plain.finish(self.allocator, self.writer, report) - self.section_at;
+        if (end > std.math.maxInt(u32) - 4096) return self.tooLarge(report);
+        const indptr = std.mem.sliceAsBytes(pointers);
+        try self.writer.writeAt(self.section_at + shard.streams_at, indptr, report);
+        header.indptr = .{ .offset = shard.streams_at, .length = @intCast(indptr.len) };
+        header.indices = .{
+            .offset = @intCast(plain.indices_at - self.section_at),
+            .length = @intCast(plain.indices_bytes),
         };
-        for (streams) |target| {
-            const stream, const bytes = target;
-            if (at + bytes.len > std.math.maxInt(u32) - 4096) return self.tooLarge(report);
-            stream.* = .{ .offset = @intCast(at), .length = @intCast(bytes.len) };
-            try self.writer.writeAt(self.section_at + at, bytes, report);
-            at = std.mem.alignForward(u64, at + bytes.len, 8);
-        }
-        return at;
+        header.values = .{
+            .offset = @intCast(plain.values_at - self.section_at),
+            .length = @intCast(plain.values_bytes),
+        };
+        return end;
     }
 
     fn writeBlockIndex(self: *ShardWriter, header: *shard.Header, streams_end: u64, report: *Report) Failure!void {
@@ -328,7 +335,9 @@ const Stats = struct {
 
 fn checkIndptr(indptr: []const i64, first_row: u64, report: *Report) Failure!void {
     for (indptr[1..], indptr[0 .. indptr.len - 1], first_row..) |next, start, row| {
-        if (next >= start and next - start <= rowpack.columns_max) continue;
+        // their distance may not fit 64 bits
+        const length = std.math.sub(i64, next, start) catch -1;
+        if (length >= 0 and length <= rowpack.columns_max) continue;
         report.row = row;
         return report.fail(error.BadArgument, "row {d} has row pointers {d} and {d}: they must not fall, nor be further " ++
             "apart than a row can be long", .{ row, start, next });
@@ -458,4 +467,20 @@ comptime {
     // rows are written as they lie in memory
     assert(@import("builtin").cpu.arch.endian() == .little);
     _ = value_type_module;
+}
+
+test "row pointers that cannot be" {
+    var report: Report = .{};
+    try checkIndptr(&.{ 5, 5, 7, 7 + rowpack.columns_max }, 0, &report);
+    const wrong = [_][3]i64{
+        .{ 0, 4, 3 },
+        .{ 0, 0, rowpack.columns_max + 1 },
+        .{ 0, std.math.minInt(i64), std.math.maxInt(i64) },
+        .{ -1, std.math.maxInt(i64), 0 },
+    };
+    for (wrong) |indptr| {
+        report = .{};
+        try std.testing.expectError(error.BadArgument, checkIndptr(&indptr, 10, &report));
+        try std.testing.expect(report.row == 10 or report.row == 11);
+    }
 }

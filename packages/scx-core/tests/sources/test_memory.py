@@ -19,7 +19,8 @@ N_ROWS, N_COLS, ROW_VALUES = 40_000, 2_000, 1_000
 
 CONVERT = """
 import sys, scx_core
-getattr(scx_core, sys.argv[1])(*sys.argv[2:4], memory_budget=sys.argv[4], progress=False)
+function = getattr(scx_core, sys.argv[1])
+function(*sys.argv[2:4], memory_budget=sys.argv[4], progress=False, codec=sys.argv[5])
 with open("/proc/self/status") as status:
     print(next(line for line in status if line.startswith("VmHWM")).split()[1])
 """
@@ -29,8 +30,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def peak_bytes(function: str, source: Path, out: Path) -> int:
-    command = [sys.executable, "-c", CONVERT, function, str(source), str(out), f"{BUDGET_MIB}MiB"]
+def peak_bytes(function: str, source: Path, out: Path, codec: str = "auto") -> int:
+    budget = f"{BUDGET_MIB}MiB"
+    command = [sys.executable, "-c", CONVERT, function, str(source), str(out), budget, codec]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(result.stdout) * 1024
 
@@ -85,6 +87,15 @@ def test_h5ad(tmp_path: Path, layout: str, options: dict[str, Any]) -> None:
     if not options:
         assert source.stat().st_size > 4 * BUDGET_MIB * 2**20
     assert peak_bytes("from_h5ad", source, tmp_path / "a.scx") < ALLOWED_BYTES
+
+
+def test_h5ad_without_a_codec(tmp_path: Path) -> None:
+    # one shard takes more than what is allowed
+    source = tmp_path / "a.h5ad"
+    write_large(source, "csr")
+    out = tmp_path / "a.scx"
+    assert peak_bytes("from_h5ad", source, out, codec="none") < ALLOWED_BYTES
+    assert out.stat().st_size > N_ROWS * ROW_VALUES * 6
 
 
 def test_mtx(tmp_path: Path) -> None:
