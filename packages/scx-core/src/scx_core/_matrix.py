@@ -23,8 +23,8 @@ NORMALIZE = 1  # SCX_NORMALIZE
 LOG1P = 2  # SCX_LOG1P
 # what any matrix can be gathered as, besides its own dtype
 CONVERTED = (np.dtype(np.float32), np.dtype(np.float64))
-# what is gathered in one native call: some hundredths of a second
-VALUES_PER_CALL = 2**24
+# what is gathered in one native call: a tenth of a second where memory is slow, mostly far less
+VALUES_PER_CALL = 2**23
 ROWS_PER_CALL = 2**20
 
 
