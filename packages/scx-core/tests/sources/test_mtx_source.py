@@ -20,6 +20,7 @@ from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.mtx import mtx_content
 
 BANNER = "%%MatrixMarket matrix coordinate integer general\n"
+REALS = BANNER.replace("integer", "real")
 
 
 def rebuilt(path: Path, *, memory_bytes: int = 1 << 20, **options: Any) -> anndata.AnnData:
@@ -200,7 +201,17 @@ def test_entries_in_random_order_by_way_of_temporary_files(tmp_path: Path) -> No
         (BANNER + "2 3 1\n1 1 1\n", r"has 2 rows.* cells x genes, and must be genes x cells"),
         (BANNER + "3 2 2\n1 1 1\n", r"announces 2 entries but holds 1: it is cut off"),
         (BANNER + "3 2 1\n1 1 1\n2 2 2\n", r"announces 1 entries but holds more"),
-        (BANNER + "%\n3 2 2\n1 1 1\n2 x 2\n", r"about line 5: Invalid"),
+        (BANNER + "%\n3 2 2\n1 1 1\n2 x 2\n", r"about line 5: '2 x 2' is no entry; a gene and"),
+        (BANNER + "3 2 2\n1 1 1\n2 2\n", r"about line 4: '2 2' is no entry; .* whole number are"),
+        (BANNER + "3 2 2\n1 1 1\n2 2 1 9\n", r"about line 4: '2 2 1 9' is no entry"),
+        (BANNER + "3 2 2\n\n1 1 1\n2 2 5,3\n", r"about line 4: '2 2 5,3' is no entry"),
+        (BANNER + "3 2 2\n1 1 1\n2 2 5-3\n", r"about line 4: '2 2 5-3' is no entry"),
+        (BANNER + "3 2 1\n1 1 1e\n", r"about line 3: '1 1 1e' is no entry; .*,? and a number are"),
+        (REALS + "3 2 1\n1 1 0,5\n", r"about line 3: '1 1 0,5' is no entry"),
+        (REALS + "3 2 1\n1 1 1.5.2\n", r"about line 3: '1 1 1\.5\.2' is no entry"),
+        (REALS + "3 2 1\n1 1 1d3\n", r"about line 3: '1 1 1d3' is no entry"),
+        (REALS + "3 2 1\n1 1.5 2\n", r"about line 3: '1 1\.5 2' is no entry"),
+        (BANNER.replace("integer", "pattern") + "3 2 1\n1 1 2\n", r"'1 1 2' is no entry"),
         (BANNER + "3 2 2\n1 1 1\n4 1 2\n", r"about line 4: Row index out of bounds"),
         (BANNER + "3 2 2\n1 1 1\n1 1 2.5\n", r"about line 4: 2\.5 is no integer"),
         (BANNER + "3 2\n1 1 1\n", r"line 2 must give rows, columns and entries"),

@@ -20,6 +20,16 @@ import numpy.typing as npt
 Entries: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
 
 FIELDS = ("integer", "real", "double", "pattern")
+# scipy reads a number as far as it can and leaves the rest of the line, "0,5" as 0 for example, so
+# that every line is looked at before
+_SPACE = rb"[ \t]++"
+_PLACE = rb"[ \t]*+\d++" + _SPACE + rb"\d++"
+_WHOLE = _SPACE + rb"-?\d++"
+_REAL = _SPACE + rb"-?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?|(?i:nan|inf(?:inity)?))"
+ENTRY_LINES = {
+    field: re.compile(rb"(?:" + _PLACE + value + rb"[ \t\r]*+\n)*+")
+    for field, value in (("integer", _WHOLE), ("real", _REAL), ("double", _REAL), ("pattern", b""))
+}
 # characters that one entry takes, for sizing the pieces: "12345 1234567 1"
 TYPICAL_ENTRY_BYTES = 14
 PIECE_BYTES_AT_MOST = 1 << 24
@@ -125,6 +135,7 @@ class MatrixMarketFile:
             mark in body for mark in (b"e", b"E", b".")
         )
         field = "real" if as_text_of_reals else self.field
+        self._check_lines(body, field, lines_before)
         banner = f"%%MatrixMarket matrix coordinate {field} general\n"
         size = f"{self.n_rows} {self.n_cols} {n_lines}\n"
         try:
@@ -136,6 +147,19 @@ class MatrixMarketFile:
         if as_text_of_reals:
             values = self._whole(values, lines_before)
         return matrix.row, matrix.col, values
+
+    def _check_lines(self, body: bytes, field: str, lines_before: int) -> None:
+        match = ENTRY_LINES[field].match(body)
+        end = 0 if match is None else match.end()
+        if end == len(body):
+            return
+        line = self._header_lines + lines_before + body.count(b"\n", 0, end) + 1
+        text = body[end : end + 80].split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
+        number = {"integer": " and a whole number", "pattern": ""}.get(field, " and a number")
+        raise ValueError(
+            f"{self.path}: about line {line}: {text!r} is no entry; a gene and a cell, counted "
+            f"from 1,{number} are expected"
+        )
 
     def _whole(self, values: npt.NDArray[Any], lines_before: int) -> npt.NDArray[Any]:
         fractions = np.flatnonzero(values != np.floor(values))
