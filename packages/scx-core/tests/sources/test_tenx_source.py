@@ -154,3 +154,13 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     write_10x(path, counts(3, 4), genome=["hg38"] * 3 + ["mm10"], name=["a", "b"])
     with pytest.raises(ValueError, match=r"/matrix/features/name has 2 entries for 4 features"):
         rebuilt(path)
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    write_10x(path, counts(3, 4))
+    with h5py.File(path, "a") as file:
+        del file["matrix/barcodes"]
+        file["matrix"].create_dataset("barcodes", data=[b"A", b"caf\xe9", b"B"])
+    with pytest.raises(ValueError, match=r"/matrix/barcodes\[1\] is no UTF-8 text: b'caf.*xe9'"):
+        rebuilt(path)

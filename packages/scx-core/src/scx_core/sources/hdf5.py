@@ -116,12 +116,16 @@ def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def text_column(dataset: Dataset) -> list[str]:
-    """A one-dimensional dataset of text or bytes as strings."""
-    values = dataset[()]
-    return [
-        value.decode("utf-8") if isinstance(value, bytes) else str(value)
-        for value in np.asarray(values).tolist()
-    ]
+    """A one-dimensional dataset of text or bytes as strings; ValueError for no UTF-8."""
+    texts = []
+    for place, value in enumerate(np.asarray(dataset[()]).tolist()):
+        try:
+            texts.append(value.decode("utf-8") if isinstance(value, bytes) else str(value))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{where(dataset)}[{place}] is no UTF-8 text: {value!r} ({error.reason})"
+            ) from error
+    return texts
 
 
 def check_readable(root: Group) -> None:
