@@ -17,6 +17,7 @@ from scx_core.export.elements import (
     write_element,
     write_members,
 )
+from scx_core.export.hdf5_file import new_hdf5
 from scx_core.export.matrices import Exporting, write_matrix
 from scx_core.export.placing import placed_file
 from scx_core.sources.h5_matrices import ReadingMeans
@@ -55,11 +56,9 @@ def export_h5ad(
             progress=progress,
             total_rows=matrix_rows(part),
         ) as exporting,
+        new_hdf5(hidden, Path(path)) as file,
     ):
-        import h5py
-
-        with h5py.File(hidden, "w") as file:
-            write_modality(file, experiment, part, exporting)
+        write_modality(file, experiment, part, exporting)
 
 
 def chosen_modality(experiment: Experiment, modality: str | None) -> Modality:

@@ -24,6 +24,7 @@ from scx_core.export.h5ad import (
     write_annotations,
     write_matrices,
 )
+from scx_core.export.hdf5_file import new_hdf5
 from scx_core.export.placing import placed_file
 from scx_core.writing._progress import Progress
 
@@ -62,9 +63,7 @@ def export_h5mu(
             total_rows=sum(matrix_rows(part) for part in experiment.parts()),
         ) as exporting,
     ):
-        import h5py
-
-        with h5py.File(hidden, "w", userblock_size=USER_BLOCK_BYTES) as file:
+        with new_hdf5(hidden, Path(path), user_block_bytes=USER_BLOCK_BYTES) as file:
             _write_shared(file, experiment, exporting)
             _write_modalities(file, experiment, exporting)
         _write_user_block(hidden)
