@@ -14,6 +14,7 @@ import pytest
 from hdf5_samples import counts, gathered, write_bare_h5ad
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.h5ad import h5ad_content
+from scx_core.sources.hdf5 import open_hdf5
 
 
 def read(path: Path) -> None:
@@ -26,6 +27,32 @@ def read(path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.h5ad"):
         read(tmp_path / "none.h5ad")
+
+
+def test_damage_that_hdf5_finds_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_bare_h5ad(path, counts(20, 6), chunks=(8,), compression="gzip")
+    with h5py.File(path, "r") as file:
+        at = file["X/data"].id.get_chunk_info(0).byte_offset
+    good = path.read_bytes()
+    path.write_bytes(good[:at] + bytes(4) + good[at + 4 :])
+    with pytest.raises(ValueError, match="is damaged, or was cut off") as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_error_of_the_system_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_bare_h5ad(path, counts(20, 6))
+
+    def fail() -> None:
+        with open_hdf5(path, "from_h5ad", "an .h5ad file"):
+            # as h5py says it when a disk breaks
+            exec("raise OSError(5, 'Can not read data')", {"__name__": "h5py.h5d"})
+
+    with pytest.raises(OSError, match="cannot be read: Input/output error") as caught:
+        fail()
+    assert caught.value.filename == str(path)
 
 
 def as_10x(path: Path) -> None:

@@ -7,9 +7,11 @@ one is otherwise a puzzle.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -46,7 +48,10 @@ def open_hdf5(path: Path, reader: str, kind: str) -> Iterator[h5py.File]:
     FileNotFoundError
         Nothing lies there.
     ValueError
-        It is no HDF5 file, or a damaged one; the message says what it looks like instead.
+        It is no HDF5 file, or a damaged one; the message says what it looks like instead. Also
+        where the damage shows in the `with` block.
+    OSError
+        The system refuses to read it.
     """
     import h5py
 
@@ -62,7 +67,21 @@ def open_hdf5(path: Path, reader: str, kind: str) -> Iterator[h5py.File]:
             f"{path} cannot be opened as HDF5, it may be cut off or still being written: {error}"
         ) from error
     with file:
-        yield file
+        try:
+            yield file
+        except (RuntimeError, KeyError, OSError) as error:
+            if not _raised_by_h5py(error):
+                raise
+            if isinstance(error, OSError) and error.errno:
+                reason = f"cannot be read: {os.strerror(error.errno)}"
+                raise OSError(error.errno, reason, os.fspath(path)) from error
+            raise ValueError(f"{path} is damaged, or was cut off: {error.args[0]}") from error
+
+
+def _raised_by_h5py(error: BaseException) -> bool:
+    """Whether h5py itself has raised it: its errors know neither the file nor the place."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return names[-1].partition(".")[0] == "h5py"
 
 
 def where(item: Group | Dataset) -> str:
