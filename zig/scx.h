@@ -301,6 +301,25 @@ int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);
 /* any thread */
 void scx_buffer_release(scx_buffer *buffer);
 
+/* ---- kernels on a batch in memory; any thread ---- */
+
+/* Rows in CSR. The gene ids of each row are non-negative and strictly ascending: what is not is SCX_BAD_ARGUMENT. */
+typedef struct scx_csr_rows {
+    uint32_t struct_bytes;
+    uint32_t reserved;
+    const int64_t *indptr;  /* n_rows + 1 entries, from 0, ascending, up to n_values */
+    const int32_t *indices; /* n_values */
+    const float *values;    /* n_values */
+    uint64_t n_rows;
+    uint64_t n_values;
+} scx_csr_rows;
+
+/* How the values of a row are changed; negatives and NaN are 0 first. */
+#define SCX_PASS_THROUGH 0
+#define SCX_LOG1P_RAW 1
+#define SCX_NORMALIZE_LOG1P 2
+#define SCX_PFLOG_RAW 3
+
 /* scx-ffi-end */
 
 #ifdef __cplusplus

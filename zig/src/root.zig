@@ -32,4 +32,7 @@ test {
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
+    _ = @import("kernels/csr_rows.zig");
+    _ = @import("kernels/top_k.zig");
+    _ = @import("kernels/value_modes.zig");
 }

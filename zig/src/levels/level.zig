@@ -4,6 +4,7 @@ const std = @import("std");
 const options = @import("level_options");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
+const log_scaled = @import("../kernels/log_scaled.zig");
 const row_values = @import("../codec/row_values.zig");
 const table_format = @import("table.zig");
 const ValueType = @import("../codec/value_type.zig").ValueType;
@@ -75,6 +76,10 @@ fn scatterValues(
     dense.scatterValues(plan, scratch.row.columns, scratch.values[0..n_values], scratch, out);
 }
 
+fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void {
+    log_scaled.logScaled(values[0..n_values], factor, out);
+}
+
 const table: table_format.Table = .{
     .name = levelName,
     .hashUpdate = hashUpdate,
@@ -82,6 +87,7 @@ const table: table_format.Table = .{
     .decodeValues = decodeValues,
     .denseRow = denseRow,
     .scatterValues = scatterValues,
+    .logScaled = logScaled,
 };
 
 comptime {
@@ -98,4 +104,5 @@ test {
     _ = @import("../codec/crc32c.zig");
     _ = @import("../kernels/log1p.zig");
     _ = @import("../kernels/transform.zig");
+    _ = @import("../kernels/log_scaled.zig");
 }

@@ -55,4 +55,7 @@ pub const Table = extern struct {
         scratch: *const dense.DenseScratch,
         out: [*]f32,
     ) callconv(.c) void,
+
+    /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.
+    logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void,
 };
