@@ -80,7 +80,9 @@ def open_hdf5(path: Path, reader: str, kind: str) -> Iterator[h5py.File]:
 
 def _raised_by_h5py(error: BaseException) -> bool:
     """Whether h5py itself has raised it: its errors know neither the file nor the place."""
-    names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    names: list[str] = [
+        frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)
+    ]
     return names[-1].partition(".")[0] == "h5py"
 
 
