@@ -7,6 +7,8 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._pipeline import CsrBatch
+
 from ._obs import ObsValues
 
 
@@ -23,3 +25,15 @@ class Batch(TypedDict):
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
     obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+
+
+def matrix_of(values: npt.NDArray[np.float32] | CsrBatch) -> Any:
+    """What a pipeline made, as users know it: a numpy array, or a scipy CSR matrix."""
+    if not isinstance(values, CsrBatch):
+        return values
+    import scipy.sparse as sp
+
+    shape = (len(values.indptr) - 1, values.n_columns)
+    matrix = sp.csr_matrix((values.values, values.indices, values.indptr), shape=shape, copy=False)
+    matrix.has_canonical_format = True
+    return matrix

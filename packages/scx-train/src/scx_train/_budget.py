@@ -26,6 +26,36 @@ CSR_MARGIN = 1.125
 
 
 @dataclass(frozen=True)
+class MatrixDemand:
+    """What a batch of one matrix takes.
+
+    Attributes
+    ----------
+    n_vars, n_output_genes
+        Genes of the matrix, and columns of a dense batch.
+    mean_values
+        Stored values of a cell on average for CSR batches; None for dense ones.
+    """
+
+    n_vars: int
+    n_output_genes: int
+    mean_values: float | None
+
+    def buffer_bytes(self, batch_size: int) -> int:
+        """Bytes of one batch."""
+        if self.mean_values is None:
+            size = 4 * batch_size * self.n_output_genes
+        else:
+            size = int(batch_size * (8 + 8 * CSR_MARGIN * self.mean_values))
+        return size if size < 2 * HUGE_PAGE else -(-size // HUGE_PAGE) * HUGE_PAGE
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of one decoding thread."""
+        return SCRATCH_PER_GENE * self.n_vars + SCRATCH_FIXED
+
+
+@dataclass(frozen=True)
 class Demand:
     """What the memory of a data set follows from.
 
@@ -33,14 +63,12 @@ class Demand:
     ----------
     batch_size, prefetch_batches, shard_group_size
         What may be reduced.
-    n_vars, n_output_genes
-        Genes of the matrix, and columns of a dense batch.
-    mean_values
-        Stored values of a cell on average for CSR batches; None for dense ones.
+    matrices
+        Those that are read, each with decode threads of its own.
     group_rows
         Cells of the largest group of shards.
     threads
-        Decode threads.
+        Decode threads of each matrix.
     metadata_bytes
         obs columns, embeddings and the choice of rows.
     """
@@ -48,9 +76,7 @@ class Demand:
     batch_size: int
     prefetch_batches: int
     shard_group_size: int
-    n_vars: int
-    n_output_genes: int
-    mean_values: float | None
+    matrices: tuple[MatrixDemand, ...]
     group_rows: int
     threads: int
     metadata_bytes: int
@@ -61,10 +87,11 @@ class Demand:
         parts = {
             # Rows are decoded straight into their batch: no shard is kept.
             "cache_bytes": 0,
-            "batch_buffer_bytes": (self.prefetch_batches + HELD_BATCHES) * self._buffer_bytes,
+            "batch_buffer_bytes": (self.prefetch_batches + HELD_BATCHES)
+            * sum(matrix.buffer_bytes(self.batch_size) for matrix in self.matrices),
             # The order of the group that is read, before and after it is shuffled.
             "lookahead_overhead_bytes": 2 * 8 * self.group_rows,
-            "transient_bytes": self.threads * (SCRATCH_PER_GENE * self.n_vars + SCRATCH_FIXED),
+            "transient_bytes": self.threads * sum(matrix.scratch_bytes for matrix in self.matrices),
             "python_overhead_bytes": self.metadata_bytes + 8 * self.batch_size,
         }
         return {**parts, "total_bytes": sum(parts.values())}
@@ -73,14 +100,6 @@ class Demand:
     def total_bytes(self) -> int:
         """All of it."""
         return self.breakdown["total_bytes"]
-
-    @property
-    def _buffer_bytes(self) -> int:
-        if self.mean_values is None:
-            size = 4 * self.batch_size * self.n_output_genes
-        else:
-            size = int(self.batch_size * (8 + 8 * CSR_MARGIN * self.mean_values))
-        return size if size < 2 * HUGE_PAGE else -(-size // HUGE_PAGE) * HUGE_PAGE
 
 
 @dataclass(frozen=True)

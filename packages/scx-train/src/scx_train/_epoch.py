@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
 
-import numpy.typing as npt
-
-from scx_core._pipeline import CsrBatch
-
-from ._batch import Batch
 from ._cutting import Cutting
-from ._obs import ObsValues, take
 from ._order import EpochOrder, Rows, RowStream
 from ._pipelines import Pipeline, PipelineShelf
 from ._process import HomeProcess
 from ._progress import Progress
 from ._sampling import CuttingByLabel
 
-if TYPE_CHECKING:
-    import scipy.sparse as sp
+BatchT = TypeVar("BatchT")
 
 
-class EpochIterator(Iterator[Batch]):
+class EpochIterator(Iterator[BatchT]):
     """The batches of one epoch, in order, from the one on where `progress` stands.
 
     It ends with the epoch, with `close`, or with the first error; its pipeline then serves the
@@ -39,13 +32,13 @@ class EpochIterator(Iterator[Batch]):
         progress: Progress,
         prefetch_batches: int,
         reads_ahead: bool,
-        obs: Mapping[str, ObsValues],
-        obsm: Mapping[str, npt.NDArray[Any]],
+        make_batch: Callable[[Any, Rows], BatchT],
+        owner: str,
     ) -> None:
         self._home = HomeProcess()
         self._shelf = shelf
-        self._obs = obs
-        self._obsm = obsm
+        self._make_batch = make_batch
+        self._owner = owner
         self._under_way: deque[Rows] = deque()
         self._pipeline: Pipeline | None = shelf.take()
         self._progress = progress
@@ -59,14 +52,14 @@ class EpochIterator(Iterator[Batch]):
             self._abort()
             raise
 
-    def __iter__(self) -> EpochIterator:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> BatchT:
         pipeline = self._pipeline
         if pipeline is None:
             raise StopIteration
-        self._home.check("TrainingDataset")
+        self._home.check(self._owner)
         if pipeline.closed:
             self.close()
             raise RuntimeError(
@@ -86,14 +79,7 @@ class EpochIterator(Iterator[Batch]):
             self._abort()
             raise
         self._progress.batch += 1
-        batch: Batch = {
-            "X": _scipy(values) if isinstance(values, CsrBatch) else values,
-            "obs": {name: take(column, rows) for name, column in self._obs.items()},
-            "cell_indices": rows,
-        }
-        if self._obsm:
-            batch["obsm"] = {name: array[rows] for name, array in self._obsm.items()}
-        return batch
+        return self._make_batch(values, rows)
 
     def close(self) -> None:
         """End the epoch here. Ending it again does nothing."""
@@ -115,15 +101,6 @@ class EpochIterator(Iterator[Batch]):
         if rows is not None:
             pipeline.submit(rows)
             self._under_way.append(rows)
-
-
-def _scipy(batch: CsrBatch) -> sp.csr_matrix:
-    import scipy.sparse as sp
-
-    shape = (len(batch.indptr) - 1, batch.n_columns)
-    matrix = sp.csr_matrix((batch.values, batch.indices, batch.indptr), shape=shape, copy=False)
-    matrix.has_canonical_format = True
-    return matrix
 
 
 def _batches(

@@ -163,6 +163,11 @@ def open_source(
     """
     experiment = Experiment(path)
     part = _modality(experiment, modality, stacklevel + 1 if stacklevel else 0)
+    return source_of(experiment, part, source)
+
+
+def source_of(experiment: Experiment, part: Modality | None, source: str) -> Source:
+    """One matrix of an open file, of a modality where the file has any; raises as `open_source`."""
     holder = experiment if part is None else part
     name = "" if part is None else part.name
     modality_id = 0 if part is None else part.modality_id
