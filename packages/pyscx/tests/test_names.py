@@ -15,7 +15,7 @@ NAMES = sorted(set(pyscx.__all__) - {"__version__"})
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_is_the_providers_object(name: str) -> None:
-    module = importlib.import_module("scx_train" if name == "TrainingDataset" else "scx_core")
+    module = importlib.import_module(pyscx._PROVIDERS[name][0])
     assert getattr(pyscx, name) is getattr(module, name)
 
 

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
         read,
         write,
     )
-    from scx_train import TrainingDataset
+    from scx_train import IndexPlanDataset, TrainingDataset
 
 __all__ = [
     "CorruptFileError",
     "Experiment",
+    "IndexPlanDataset",
     "TrainingDataset",
     "__version__",
     "from_10x",
@@ -54,6 +55,7 @@ _FROM_TRAIN = ("scx_train", "scx-train")
 _PROVIDERS = {
     "CorruptFileError": _FROM_CORE,
     "Experiment": _FROM_CORE,
+    "IndexPlanDataset": _FROM_TRAIN,
     "TrainingDataset": _FROM_TRAIN,
     "from_10x": _FROM_CORE,
     "from_anndata": _FROM_CORE,

@@ -8,6 +8,17 @@ require_version("scx-train", __version__)
 
 from ._batch import Batch  # noqa: E402
 from ._dataset import TrainingDataset  # noqa: E402
+from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
+from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
+from ._pairs import PairBatch  # noqa: E402
 from ._split import split  # noqa: E402
 
-__all__ = ["Batch", "TrainingDataset", "__version__", "split"]
+__all__ = [
+    "Batch",
+    "IndexPlanBatchIter",
+    "IndexPlanDataset",
+    "PairBatch",
+    "TrainingDataset",
+    "__version__",
+    "split",
+]
