@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, DensePipeline
+from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX
 
 from . import _arguments as arguments
 from ._budget import MB
-from ._counts import overdispersion, warn_unless_counts
 from ._index_plan_batches import IndexPlanBatchIter
 from ._obs import size_of
 from ._pairs import PairDecoder, PairRules, pairs_array
@@ -29,6 +28,7 @@ from ._plan_lifecycle import TerminalDataset
 from ._plan_metrics import CacheCounters
 from ._process import usable_cpus
 from ._source import Source, open_source
+from ._transform import Transform
 
 
 class IndexPlanDataset(TerminalDataset):
@@ -149,14 +149,13 @@ class IndexPlanDataset(TerminalDataset):
         scatter_block_index: bool = False,
     ) -> None:
         super().__init__()
-        self._normalize = arguments.flag(normalize, "normalize")
-        self._log1p = arguments.flag(log1p, "log1p")
-        self._target_sum = arguments.positive(target_sum, "target_sum")
-        pflog = arguments.flag(pflog, "pflog")
-        if pflog_alpha is not None:
-            pflog_alpha = arguments.positive(pflog_alpha, "pflog_alpha")
-        if pflog:
-            self._normalize = self._log1p = False
+        transform = Transform.checked(
+            normalize=normalize,
+            log1p=log1p,
+            target_sum=target_sum,
+            pflog=pflog,
+            pflog_alpha=pflog_alpha,
+        )
         self._threads = arguments.threads(threads)
         self._lookahead = _lookahead(lookahead)
         self._cache_shards = arguments.whole_number(cache_shards, "cache_shards", lowest=1)
@@ -176,6 +175,7 @@ class IndexPlanDataset(TerminalDataset):
             path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
         )
         self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
+        self._transform = transform.fitted(opened, stacklevel=2)
         self._obs = opened.obs_columns(names)
         self._n_obs, self._n_vars = opened.n_obs, opened.n_vars
         self._path, self._source_label = opened.path, opened.label
@@ -188,8 +188,7 @@ class IndexPlanDataset(TerminalDataset):
                 lookahead=self._lookahead,
                 cache_shards=self._cache_shards,
                 shard_bytes=0,  # rows are decoded straight into their batch
-                n_vars=self._n_vars,
-                n_output_genes=self.n_output_genes,
+                matrix=self._transform.demand(opened, n_output_genes=self.n_output_genes),
                 threads=self._threads or usable_cpus(),
                 metadata_bytes=(0 if is_cell is None else is_cell.nbytes)
                 + sum(size_of(column) for column in self._obs.values()),
@@ -203,11 +202,6 @@ class IndexPlanDataset(TerminalDataset):
             is_cell=is_cell,
             missing=f"modality {self._modality!r} does not have",
         )
-        if (pflog or self._normalize) and opened.matrix is not None:
-            warn_unless_counts(opened.matrix, label=opened.label, path=opened.path, stacklevel=3)
-        self._pflog_alpha = pflog_alpha if pflog else None
-        if pflog and pflog_alpha is None and opened.matrix is not None:
-            self._pflog_alpha = overdispersion(opened.matrix, path=opened.path)
         self._counters = CacheCounters()
         self._source: Source | None = opened
 
@@ -244,11 +238,15 @@ class IndexPlanDataset(TerminalDataset):
             exception as its cause). The batches of the plans before it come first.
         """
         self._check_usable()
+        assert self._source is not None  # it is not closed
         ahead = self._lookahead if lookahead is None else _lookahead(lookahead)
         decoder = PairDecoder(
             self._rules,
-            self._pipeline_opener(batches=max(1, ahead)),
-            n_output_genes=self.n_output_genes,
+            # It does not refer to the data set, so that the iterator outlives its close.
+            self._transform.opener(
+                self._source, panel=self._panel, batches=max(1, ahead), threads=self._threads
+            ),
+            matrix=self._demand.matrix,
             obs=self._obs,
             counters=self._counters,
         )
@@ -351,7 +349,7 @@ class IndexPlanDataset(TerminalDataset):
     @property
     def pflog_alpha(self) -> float | None:
         """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
-        return self._pflog_alpha
+        return self._transform.pflog_alpha
 
     def __repr__(self) -> str:
         if not hasattr(self, "_source"):
@@ -367,28 +365,6 @@ class IndexPlanDataset(TerminalDataset):
     def _release(self) -> None:
         self._source = None
         self._obs = {}
-
-    def _pipeline_opener(self, *, batches: int) -> Any:
-        # Nothing here refers to the data set: an iterator outlives its close.
-        source, panel, threads = self._source, self._panel, self._threads
-        normalize, log1p, target_sum = self._normalize, self._log1p, self._target_sum
-        alpha = self._pflog_alpha or 0.0
-
-        def open_pipeline() -> DensePipeline:
-            assert source is not None and source.matrix is not None  # there are cells
-            return DensePipeline(
-                source.matrix,
-                columns=panel,
-                normalize=normalize,
-                log1p=log1p,
-                target_sum=target_sum,
-                pflog_alpha=alpha,
-                batches=batches,
-                threads=threads,
-                path=source.path,
-            )
-
-        return open_pipeline
 
 
 def _lookahead(value: Any) -> int:

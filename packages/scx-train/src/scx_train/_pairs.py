@@ -11,10 +11,9 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import DensePipeline
-
+from ._budget import MatrixDemand
 from ._obs import ObsValues, take
-from ._plan_budget import pairs_bytes
+from ._pipelines import Pipeline
 from ._plan_metrics import CacheCounters
 
 Rows = npt.NDArray[np.int64]
@@ -171,8 +170,8 @@ class PairDecoder:
         What plans have to be.
     open_pipeline
         Opens what decodes, with room for as many batches as are under way.
-    n_output_genes
-        Columns of a batch.
+    matrix
+        What a batch of the matrix takes.
     obs
         Columns with an entry for each row of the file.
     counters
@@ -182,16 +181,16 @@ class PairDecoder:
     def __init__(
         self,
         rules: PairRules,
-        open_pipeline: Callable[[], DensePipeline],
+        open_pipeline: Callable[[], Pipeline],
         *,
-        n_output_genes: int,
+        matrix: MatrixDemand,
         obs: Mapping[str, ObsValues],
         counters: CacheCounters,
     ) -> None:
         self._rules = rules
         self._open_pipeline = open_pipeline
-        self._pipeline: DensePipeline | None = None
-        self._n_output_genes = n_output_genes
+        self._pipeline: Pipeline | None = None
+        self._matrix = matrix
         self._obs = obs
         self._counters = counters
         self._submitted: deque[PairPlan] = deque()
@@ -202,7 +201,7 @@ class PairDecoder:
 
     def batch_bytes(self, prepared: PairPlan) -> int:
         """Memory of the batch's arrays."""
-        return pairs_bytes(len(prepared.pairs), self._n_output_genes)
+        return self._matrix.buffer_bytes(len(prepared.rows))
 
     def submit(self, prepared: PairPlan) -> None:
         """Have the threads of the pipeline decode it."""
@@ -215,6 +214,7 @@ class PairDecoder:
         """The oldest batch, as soon as it is ready."""
         assert self._pipeline is not None  # a plan was submitted
         values = self._pipeline.wait()
+        assert isinstance(values, np.ndarray)  # the layout is dense
         plan = self._submitted.popleft()
         self._counters.add_rows(len(plan.rows))
         n_pairs = len(plan.pairs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ._budget import ADAPTIVE_MAX_MB, HUGE_PAGE, MB, SCRATCH_FIXED, SCRATCH_PER_GENE
+from ._budget import ADAPTIVE_MAX_MB, MB, MatrixDemand
 
 # Of one pair, in a plan that is under way: its place in a list, a tuple and two ints, two rows.
 PAIR_BYTES = 8 + 56 + 2 * 32 + 2 * 8
@@ -33,8 +33,8 @@ class PlanDemand:
         How many such plans may be under way.
     cache_shards, shard_bytes
         How many decoded shards are kept, and the bytes of one: 0 where rows are decoded directly.
-    n_vars, n_output_genes
-        Genes of the matrix, and columns of a batch.
+    matrix
+        What a batch of the matrix takes.
     threads
         Decode threads.
     metadata_bytes
@@ -45,15 +45,14 @@ class PlanDemand:
     lookahead: int
     cache_shards: int
     shard_bytes: int
-    n_vars: int
-    n_output_genes: int
+    matrix: MatrixDemand
     threads: int
     metadata_bytes: int
 
     @property
     def batch_bytes(self) -> int:
         """The arrays of the widest batch."""
-        return pairs_bytes(self.max_plan_size, self.n_output_genes)
+        return self.matrix.buffer_bytes(2 * self.max_plan_size)
 
     @property
     def room_bytes(self) -> int:
@@ -69,7 +68,7 @@ class PlanDemand:
             # The one that is due, and the one before it, which the loop still holds.
             "batch_buffer_bytes": 2 * self.batch_bytes,
             "lookahead_overhead_bytes": (n_under_way - 1) * self.batch_bytes,
-            "transient_bytes": self.threads * (SCRATCH_PER_GENE * self.n_vars + SCRATCH_FIXED),
+            "transient_bytes": self.threads * self.matrix.scratch_bytes,
             "python_overhead_bytes": self.metadata_bytes
             + (n_under_way + 1) * PAIR_BYTES * self.max_plan_size,
         }
@@ -79,12 +78,6 @@ class PlanDemand:
     def total_bytes(self) -> int:
         """All of it."""
         return self.breakdown["total_bytes"]
-
-
-def pairs_bytes(n_pairs: int, n_output_genes: int) -> int:
-    """Memory of the two arrays of a batch; large ones are made of huge pages."""
-    size = 2 * 4 * n_pairs * n_output_genes
-    return size if size < 2 * HUGE_PAGE else -(-size // HUGE_PAGE) * HUGE_PAGE
 
 
 def fit_plans(demand: PlanDemand, max_memory_mb: int) -> tuple[PlanDemand, int]:
@@ -140,7 +133,7 @@ def _too_little(least: PlanDemand, limit_mb: int) -> str:
     narrower = f"max_plan_size={size} (fewer pairs in a plan), " if size else ""
     return (
         f"max_memory_mb={limit_mb} is too little: plans of max_plan_size={least.max_plan_size} "
-        f"pairs of {least.n_output_genes} genes take {needed} MB at the least, with lookahead and "
-        f"cache_shards at 1; pass {narrower}hvg_indices with fewer genes, or "
+        f"pairs of {least.matrix.n_output_genes} genes take {needed} MB at the least, with "
+        f"lookahead and cache_shards at 1; pass {narrower}hvg_indices with fewer genes, or "
         f"max_memory_mb={needed}"
     )
