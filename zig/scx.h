@@ -320,6 +320,65 @@ typedef struct scx_csr_rows {
 #define SCX_NORMALIZE_LOG1P 2
 #define SCX_PFLOG_RAW 3
 
+/* How the rows of cell sets are collated. A query says which genes are asked for: k_dec for each set, shared by its
+ * rows, or, with query_offsets, those of each row. Ids that no row can hold are in no row. */
+typedef struct scx_collate_options {
+    uint32_t struct_bytes;
+    uint32_t threads;                  /* 0: as many as the machine has */
+    uint32_t mode;                     /* SCX_PASS_THROUGH and its like */
+    uint32_t lib_size_redef;           /* 1: library_size sums the query's genes only */
+    const int64_t *set_offsets;        /* n_sets + 1 entries, from 0 to n_rows */
+    uint64_t n_sets;
+    uint64_t k_enc;
+    uint64_t k_dec;
+    uint64_t n_genes_total;            /* the vocabulary; GENE_MASK is n_genes_total and PAD one more */
+    double target_sum;                 /* for SCX_NORMALIZE_LOG1P */
+    double pflog_alpha;                /* for SCX_PFLOG_RAW */
+    const int32_t *query_gene_ids;     /* n_query */
+    const uint8_t *enc_mask_positions; /* n_query: not 0 where the encoder may not see the gene; NULL for nowhere */
+    const int64_t *query_offsets;      /* NULL, or n_rows + 1 entries from 0 to n_query */
+    uint64_t n_query;                  /* n_sets * k_dec without query_offsets */
+    const uint8_t *hide_readout;       /* n_rows: not 0 where the encoder sees nothing; NULL for nowhere */
+    const int64_t *n_measured;         /* for SCX_PFLOG_RAW, else NULL: for each set, or for each row with query_offsets */
+} scx_collate_options;
+
+/* Arrays of the caller, row-major; every element is written. */
+typedef struct scx_collated {
+    uint32_t struct_bytes;
+    uint32_t reserved;
+    int32_t *encoder_gene_ids; /* n_rows x k_enc, as the next three */
+    float *encoder_counts;
+    uint8_t *encoder_mask;
+    uint8_t *encoder_pad_mask;
+    float *target_counts;      /* n_rows x k_dec, as the next one */
+    uint8_t *target_pad_mask;
+    double *library_size;      /* n_rows */
+} scx_collated;
+
+int32_t scx_collate_cell_sets(const scx_csr_rows *rows, const scx_collate_options *options, const scx_collated *collated, scx_error *error);
+
+#define SCX_BINOMIAL 1
+#define SCX_MULTINOMIAL 2
+
+/* Each row draws from a generator of its own: m(m(m(m(seed) ^ method) ^ file_identity) ^ row_number), m = splitmix64. */
+typedef struct scx_downsample_options {
+    uint32_t struct_bytes;
+    uint32_t threads;                /* 0: as many as the machine has */
+    uint32_t method;                 /* SCX_BINOMIAL or SCX_MULTINOMIAL */
+    uint32_t reserved;
+    uint64_t target;                 /* total of a row at least 1; a row that has no more is only rounded */
+    uint64_t seed;
+    const uint64_t *file_identities; /* n_rows */
+    const uint64_t *row_numbers;     /* n_rows */
+} scx_downsample_options;
+
+/* Outputs of n_values entries each: what is left of row i begins at indptr[i] and has kept_out[i] entries; what stands
+ * behind them is unspecified. */
+int32_t scx_downsample_counts(const scx_csr_rows *rows, const scx_downsample_options *options, int32_t *indices_out, float *values_out, int64_t *kept_out, scx_error *error);
+
+/* the first eight bytes of the BLAKE3 of some bytes, little-endian */
+uint64_t scx_hash64(const void *bytes, uint64_t n_bytes);
+
 /* scx-ffi-end */
 
 #ifdef __cplusplus

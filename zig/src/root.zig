@@ -12,6 +12,7 @@ comptime {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
+    _ = @import("abi/batch_kernels.zig");
 }
 
 test {
@@ -29,10 +30,13 @@ test {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
+    _ = @import("abi/batch_kernels.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
+    _ = @import("kernels/collate.zig");
     _ = @import("kernels/csr_rows.zig");
+    _ = @import("kernels/downsample.zig");
     _ = @import("kernels/top_k.zig");
     _ = @import("kernels/value_modes.zig");
 }

@@ -30,14 +30,25 @@ if TYPE_CHECKING:
         read,
         write,
     )
-    from scx_train import IndexPlanDataset, TrainingDataset
+    from scx_train import (
+        COLLATE_CELLSET_CONTRACT_VERSION,
+        IndexPlanDataset,
+        TrainingDataset,
+        collate_cellset_gathered,
+        downsample_counts_csr,
+        downsample_file_identity,
+    )
 
 __all__ = [
+    "COLLATE_CELLSET_CONTRACT_VERSION",
     "CorruptFileError",
     "Experiment",
     "IndexPlanDataset",
     "TrainingDataset",
     "__version__",
+    "collate_cellset_gathered",
+    "downsample_counts_csr",
+    "downsample_file_identity",
     "from_10x",
     "from_anndata",
     "from_h5ad",
@@ -53,10 +64,14 @@ __all__ = [
 _FROM_CORE = ("scx_core", "scx-core")
 _FROM_TRAIN = ("scx_train", "scx-train")
 _PROVIDERS = {
+    "COLLATE_CELLSET_CONTRACT_VERSION": _FROM_TRAIN,
     "CorruptFileError": _FROM_CORE,
     "Experiment": _FROM_CORE,
     "IndexPlanDataset": _FROM_TRAIN,
     "TrainingDataset": _FROM_TRAIN,
+    "collate_cellset_gathered": _FROM_TRAIN,
+    "downsample_counts_csr": _FROM_TRAIN,
+    "downsample_file_identity": _FROM_TRAIN,
     "from_10x": _FROM_CORE,
     "from_anndata": _FROM_CORE,
     "from_h5ad": _FROM_CORE,

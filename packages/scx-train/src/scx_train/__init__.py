@@ -7,18 +7,27 @@ from ._version import __version__
 require_version("scx-train", __version__)
 
 from ._batch import Batch  # noqa: E402
+from ._collate import (  # noqa: E402
+    COLLATE_CELLSET_CONTRACT_VERSION,
+    collate_cellset_gathered,
+)
 from ._dataset import TrainingDataset  # noqa: E402
+from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa: E402
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
 from ._pairs import PairBatch  # noqa: E402
 from ._split import split  # noqa: E402
 
 __all__ = [
+    "COLLATE_CELLSET_CONTRACT_VERSION",
     "Batch",
     "IndexPlanBatchIter",
     "IndexPlanDataset",
     "PairBatch",
     "TrainingDataset",
     "__version__",
+    "collate_cellset_gathered",
+    "downsample_counts_csr",
+    "downsample_file_identity",
     "split",
 ]
