@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anndata
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 import scipy.sparse as sp
@@ -129,6 +131,10 @@ def random_counts(n_obs: int, n_vars: int, *, seed: int = 0) -> sp.csr_matrix:
     return sp.csr_matrix(counts.astype(np.float32))
 
 
+def poisson_counts(n_obs: int, n_vars: int, seed: int) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(seed).poisson(0.7, size=(n_obs, n_vars)).astype(np.float32)
+
+
 def write_file(path: Path, adata: anndata.AnnData, *, shard_size: int) -> Path:
     import scx_core
 
@@ -158,3 +164,34 @@ def make_file(tmp_path: Path) -> Callable[..., Path]:
         return write_file(tmp_path / name, adata, shard_size=shard_size)
 
     return make
+
+
+@pytest.fixture
+def multimodal(tmp_path: Path) -> tuple[Any, Path]:
+    """Two modalities that share 30 of 60 cells, in another order."""
+    import mudata
+
+    import scx_core
+
+    rng = np.random.default_rng(7)
+    rna = anndata.AnnData(sp.csr_matrix(poisson_counts(50, 30, 4)))
+    rna.obs_names = [f"cell {number}" for number in range(50)]
+    rna.var_names = [f"gene {number}" for number in range(30)]
+    rna.layers["counts"] = sp.csr_matrix(poisson_counts(50, 30, 5))
+    rna.obsm["X_pca"] = rng.normal(size=(50, 3))
+    rna.obs["phase"] = pd.Categorical(rng.choice(["G1", "S"], size=50))
+    # another order, cells that rna lacks, and not all of those that it has
+    order = rng.permutation(np.arange(20, 60))
+    adt = anndata.AnnData(sp.csr_matrix(poisson_counts(40, 8, 6)))
+    adt.obs_names = [f"cell {number}" for number in order]
+    adt.var_names = [f"protein {number}" for number in range(8)]
+    adt.obs["depth"] = np.asarray(adt.X.sum(axis=1)).ravel()
+    adt.obs["passed"] = rng.random(40) < 0.5
+    adt.obs["note"] = [f"note {number % 3}" for number in range(40)]
+    adt.obsm["umap"] = rng.normal(size=(40, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mdata = mudata.MuData({"rna": rna, "adt": adt})
+        mdata.obs["donor"] = np.arange(mdata.n_obs)
+        scx_core.from_mudata(mdata, tmp_path / "multi.scx", shard_size=10)
+    return mdata, tmp_path / "multi.scx"

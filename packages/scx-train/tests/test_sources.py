@@ -41,34 +41,6 @@ def path(adata: anndata.AnnData, tmp_path: Path) -> Path:
     return tmp_path / "cells.scx"
 
 
-@pytest.fixture
-def multimodal(tmp_path: Path) -> tuple[Any, Path]:
-    import mudata
-
-    rng = np.random.default_rng(7)
-    rna = anndata.AnnData(sp.csr_matrix(counts(50, 30, 4)))
-    rna.obs_names = [f"cell {number}" for number in range(50)]
-    rna.var_names = [f"gene {number}" for number in range(30)]
-    rna.layers["counts"] = sp.csr_matrix(counts(50, 30, 5))
-    rna.obsm["X_pca"] = rng.normal(size=(50, 3))
-    rna.obs["phase"] = pd.Categorical(rng.choice(["G1", "S"], size=50))
-    # another order, cells that rna lacks, and not all of those that it has
-    order = rng.permutation(np.arange(20, 60))
-    adt = anndata.AnnData(sp.csr_matrix(counts(40, 8, 6)))
-    adt.obs_names = [f"cell {number}" for number in order]
-    adt.var_names = [f"protein {number}" for number in range(8)]
-    adt.obs["depth"] = np.asarray(adt.X.sum(axis=1)).ravel()
-    adt.obs["passed"] = rng.random(40) < 0.5
-    adt.obs["note"] = [f"note {number % 3}" for number in range(40)]
-    adt.obsm["umap"] = rng.normal(size=(40, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        mdata = mudata.MuData({"rna": rna, "adt": adt})
-        mdata.obs["donor"] = np.arange(mdata.n_obs)
-        scx_core.from_mudata(mdata, tmp_path / "multi.scx", shard_size=10)
-    return mdata, tmp_path / "multi.scx"
-
-
 def stream(path: Path, **options: Any) -> dict[str, Any]:
     """An epoch in file order, in one batch."""
     options = {"normalize": False, "log1p": False, "shuffle": False, **options}

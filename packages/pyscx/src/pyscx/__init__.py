@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scx_train import (
         COLLATE_CELLSET_CONTRACT_VERSION,
         IndexPlanDataset,
+        MultimodalTrainingDataset,
         TrainingDataset,
         collate_cellset_gathered,
         downsample_counts_csr,
@@ -44,6 +45,7 @@ __all__ = [
     "CorruptFileError",
     "Experiment",
     "IndexPlanDataset",
+    "MultimodalTrainingDataset",
     "TrainingDataset",
     "__version__",
     "collate_cellset_gathered",
@@ -68,6 +70,7 @@ _PROVIDERS = {
     "CorruptFileError": _FROM_CORE,
     "Experiment": _FROM_CORE,
     "IndexPlanDataset": _FROM_TRAIN,
+    "MultimodalTrainingDataset": _FROM_TRAIN,
     "TrainingDataset": _FROM_TRAIN,
     "collate_cellset_gathered": _FROM_TRAIN,
     "downsample_counts_csr": _FROM_TRAIN,

@@ -6,7 +6,7 @@ from ._version import __version__
 
 require_version("scx-train", __version__)
 
-from ._batch import Batch  # noqa: E402
+from ._batch import Batch, MultimodalBatch  # noqa: E402
 from ._collate import (  # noqa: E402
     COLLATE_CELLSET_CONTRACT_VERSION,
     collate_cellset_gathered,
@@ -15,6 +15,7 @@ from ._dataset import TrainingDataset  # noqa: E402
 from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa: E402
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
+from ._multimodal import MultimodalTrainingDataset  # noqa: E402
 from ._pairs import PairBatch  # noqa: E402
 from ._split import split  # noqa: E402
 
@@ -23,6 +24,8 @@ __all__ = [
     "Batch",
     "IndexPlanBatchIter",
     "IndexPlanDataset",
+    "MultimodalBatch",
+    "MultimodalTrainingDataset",
     "PairBatch",
     "TrainingDataset",
     "__version__",

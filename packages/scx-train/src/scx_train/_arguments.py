@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -145,10 +145,12 @@ def text(value: Any, argument: str) -> str:
     return str(value)
 
 
-def column_names(value: Any, argument: str) -> tuple[str, ...]:
-    """Names of columns, each once, in the order given."""
+def column_names(
+    value: Any, argument: str, *, example: Sequence[str] = ("cell_type",)
+) -> tuple[str, ...]:
+    """Names of columns and the like, each once, in the order given."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise TypeError(f"{argument}={value!r} must be a list of names, such as ['cell_type']")
+        raise TypeError(f"{argument}={value!r} must be a list of names, such as {list(example)!r}")
     names = tuple(value)
     for name in names:
         if not isinstance(name, str):
@@ -156,7 +158,9 @@ def column_names(value: Any, argument: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name) for name in names))
 
 
-def gene_panel(value: Any, *, n_vars: int, stacklevel: int) -> npt.NDArray[np.uint32] | None:
+def gene_panel(
+    value: Any, *, n_vars: int, stacklevel: int, argument: str = "hvg_indices"
+) -> npt.NDArray[np.uint32] | None:
     """Columns to keep, ascending and distinct; None for all.
 
     Warns with a UserWarning, `stacklevel` frames up, when the order or the width of the batches is
@@ -172,35 +176,36 @@ def gene_panel(value: Any, *, n_vars: int, stacklevel: int) -> npt.NDArray[np.ui
     given = np.asarray(value)
     if given.dtype == np.bool_:
         raise ValueError(
-            "hvg_indices is a boolean mask, but whole numbers are needed: pass np.flatnonzero(mask)"
+            f"{argument} is a boolean mask, but whole numbers are needed: pass np.flatnonzero(mask)"
         )
     if given.ndim != 1:
-        raise ValueError(f"hvg_indices has {given.ndim} dimensions, but one is needed")
+        raise ValueError(f"{argument} has {given.ndim} dimensions, but one is needed")
     if given.size == 0:
-        raise ValueError("hvg_indices is empty: pass None for all genes")
+        raise ValueError(f"{argument} is empty: pass None for all genes")
     if given.dtype.kind not in "iu":
         raise ValueError(
-            f"hvg_indices has dtype {given.dtype}, but whole numbers are needed: positions of "
+            f"{argument} has dtype {given.dtype}, but whole numbers are needed: positions of "
             "genes in var, for example np.flatnonzero(adata.var['highly_variable'])"
         )
     lowest, highest = int(given.min()), int(given.max())
     if lowest < 0 or highest >= n_vars:
         wrong = lowest if lowest < 0 else highest
         raise ValueError(
-            f"hvg_indices holds {wrong}, but the genes are numbered 0 to {n_vars - 1}: it would "
+            f"{argument} holds {wrong}, but the genes are numbered 0 to {n_vars - 1}: it would "
             "give a column that is always zero"
         )
     panel = np.unique(given).astype(np.uint32)
     if len(panel) != given.size or not np.array_equal(panel, given):
-        warnings.warn(_panel_warning(given.size, len(panel)), UserWarning, stacklevel=stacklevel)
+        message = _panel_warning(given.size, len(panel), argument)
+        warnings.warn(message, UserWarning, stacklevel=stacklevel)
     return panel
 
 
-def _panel_warning(n_given: int, n_kept: int) -> str:
+def _panel_warning(n_given: int, n_kept: int, argument: str) -> str:
     doubled = f", and {n_given - n_kept} repeated ones are dropped" if n_kept < n_given else ""
     return (
-        f"hvg_indices is not ascending and distinct: the {n_kept} columns of each batch are in "
-        f"ascending order of their gene index{doubled}; np.unique(hvg_indices) gives the genes of "
+        f"{argument} is not ascending and distinct: the {n_kept} columns of each batch are in "
+        f"ascending order of their gene index{doubled}; np.unique({argument}) gives the genes of "
         "the columns"
     )
 

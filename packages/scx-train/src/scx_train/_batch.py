@@ -1,4 +1,4 @@
-"""What a batch is."""
+"""What batches are."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ class Batch(TypedDict):
     """
 
     X: Any
+    obs: dict[str, ObsValues]
+    cell_indices: npt.NDArray[np.int64]
+    obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+
+
+class MultimodalBatch(TypedDict):
+    """A batch of cells of several modalities: `X` holds a matrix for each, row i the same cell.
+
+    `measured` tells for each modality which of the cells it has. All else is as in `Batch`.
+    """
+
+    X: dict[str, Any]
+    measured: dict[str, npt.NDArray[np.bool_]]
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
     obsm: NotRequired[dict[str, npt.NDArray[Any]]]

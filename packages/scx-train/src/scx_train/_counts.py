@@ -48,24 +48,26 @@ def warn_unless_counts(matrix: Matrix, *, label: str, path: str, stacklevel: int
             return
 
 
-def overdispersion(matrix: Matrix, *, path: str) -> float:
+def overdispersion(matrix: Matrix, *, rows: Rows | None, where: str) -> float:
     """The alpha of a negative binomial, by the method of moments.
 
-    Over the cells of the matrix, or `ALPHA_CELLS_MAX` of them at even distances, each gene has a
-    mean m and a variance v (with n - 1) of its counts; negative values and NaN count as 0. alpha is
-    the least-squares solution of `v - m = alpha * m**2` over all genes, that is
-    `sum(m**2 * (v - m)) / sum(m**4)`.
+    Over the cells `rows` of the matrix (None for all), or `ALPHA_CELLS_MAX` of them at even
+    distances, each gene has a mean m and a variance v (with n - 1) of its counts; negative values
+    and NaN count as 0. alpha is the least-squares solution of `v - m = alpha * m**2` over all
+    genes, that is `sum(m**2 * (v - m)) / sum(m**4)`.
 
     Raises
     ------
     ValueError
         There are fewer than two cells, or they vary no more than Poisson counts do.
     """
-    n_rows, n_genes = matrix.shape
+    n_genes = matrix.shape[1]
+    n_rows = matrix.shape[0] if rows is None else len(rows)
     n_cells = min(n_rows, ALPHA_CELLS_MAX)
-    rows = np.arange(n_cells, dtype=np.int64) * n_rows // max(n_cells, 1)
+    places = np.arange(n_cells, dtype=np.int64) * n_rows // max(n_cells, 1)
+    looked_at = places if rows is None else rows[places]
     totals, squares = np.zeros(n_genes), np.zeros(n_genes)
-    for genes, values in _values(matrix, rows):
+    for genes, values in _values(matrix, looked_at):
         totals += np.bincount(genes, weights=values, minlength=n_genes)
         squares += np.bincount(genes, weights=values**2, minlength=n_genes)
     if n_cells >= 2:
@@ -76,7 +78,7 @@ def overdispersion(matrix: Matrix, *, path: str) -> float:
         if np.isfinite(alpha) and alpha > 0:
             return alpha
     raise ValueError(
-        f"pflog_alpha cannot be estimated from the {n_cells} cells of {path}: they vary no more "
+        f"pflog_alpha cannot be estimated from the {n_cells} cells of {where}: they vary no more "
         "than Poisson counts; pass a number"
     )
 

@@ -4,11 +4,66 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from scx_core._pipeline import CsrPipeline, DensePipeline
 
-Pipeline = DensePipeline | CsrPipeline
+MatrixPipeline = DensePipeline | CsrPipeline
+
+
+class JointPipeline:
+    """Pipelines of several matrices that are given the same rows; a batch is a dict by name.
+
+    Parameters
+    ----------
+    openers
+        For each name a function that opens the pipeline.
+    """
+
+    def __init__(self, openers: Mapping[str, Callable[[], MatrixPipeline]]) -> None:
+        self._parts: dict[str, MatrixPipeline] = {}
+        try:
+            for name, open_part in openers.items():
+                self._parts[name] = open_part()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return any(part.closed for part in self._parts.values())
+
+    def submit(self, rows: npt.NDArray[np.int64]) -> None:
+        """Put a batch of these rows at the end of every queue."""
+        for part in self._parts.values():
+            part.submit(rows)
+
+    def wait(self) -> dict[str, Any]:
+        """The oldest batch of each; after an error they no longer belong together: close it."""
+        return {name: part.wait() for name, part in self._parts.items()}
+
+    def cancel(self) -> None:
+        """Forget all batches that were submitted and not received."""
+        for part in self._parts.values():
+            part.cancel()
+
+    def will_need(self, row_start: int, row_end: int) -> None:
+        """Have threads tell the system that the bytes of these rows are read soon."""
+        for part in self._parts.values():
+            part.will_need(row_start, row_end)
+
+    def close(self) -> None:
+        """End the threads of all. Closing again does nothing."""
+        for part in self._parts.values():
+            part.close()
+
+
+Pipeline = MatrixPipeline | JointPipeline
 
 
 class PipelineShelf:

@@ -59,6 +59,17 @@ class Source:
     fingerprint: Fingerprint
 
     @property
+    def where(self) -> str:
+        """The file and the modality, for messages."""
+        name = None if self.modality is None else self.modality.name
+        return _where(self.path, name)
+
+    @property
+    def title(self) -> str:
+        """The matrix and the modality, for messages."""
+        return self.label if self.modality is None else f"{self.label} of {self.modality.name!r}"
+
+    @property
     def rows(self) -> npt.NDArray[np.int64] | None:
         """The rows of the cells that the modality has, ascending; None for all of the file's."""
         rows = None if self.modality is None else self.modality.rows
@@ -171,11 +182,12 @@ def source_of(experiment: Experiment, part: Modality | None, source: str) -> Sou
     holder = experiment if part is None else part
     name = "" if part is None else part.name
     modality_id = 0 if part is None else part.modality_id
-    wanted = _address(holder, name, source, experiment.path)
+    where = _where(experiment.path, None if part is None else name)
+    wanted = _address(holder, name, source, where)
     shards = list(_shards(experiment.file, wanted, modality_id))
     if not shards and experiment.n_obs > 0:
         layers = ", ".join(holder.layers) or "none"
-        raise ValueError(f"{experiment.path} has no X to stream (its layers: {layers})")
+        raise ValueError(f"{where} has no X to stream (its layers: {layers})")
     matrix = None
     n_vars = _n_vars(holder, source)
     if shards:
@@ -228,13 +240,17 @@ def _modality(experiment: Experiment, name: str | None, stacklevel: int) -> Moda
     return experiment.modality(names[0])
 
 
-def _address(holder: Experiment | Modality, modality: str, source: str, path: str) -> _Address:
+def _where(path: str, modality: str | None) -> str:
+    return path if modality is None else f"modality {modality!r} of {path}"
+
+
+def _address(holder: Experiment | Modality, modality: str, source: str, where: str) -> _Address:
     if source == "X":
         shard_name = partial(section_names.x_shard, modality)
         return _Address(SectionType.CSR_SHARD, "X", shard_name)
     if source == "raw":
         if holder.raw is None:
-            raise ValueError(f"{path} has no raw")
+            raise ValueError(f"{where} has no raw")
         shard_name = partial(section_names.raw_shard, modality)
         return _Address(SectionType.RAW_CSR_SHARD, "raw/X", shard_name)
     if not source.startswith(LAYERS):
@@ -242,7 +258,7 @@ def _address(holder: Experiment | Modality, modality: str, source: str, path: st
     layer = source[len(LAYERS) :]
     if layer not in holder.layers:
         raise KeyError(
-            f"{path} has no layer {layer!r}; it has {', '.join(holder.layers) or 'none'}"
+            f"{where} has no layer {layer!r}; it has {', '.join(holder.layers) or 'none'}"
         )
     shard_name = partial(section_names.layer_shard, modality, layer)
     return _Address(SectionType.LAYER_CSR_SHARD, layer, shard_name)

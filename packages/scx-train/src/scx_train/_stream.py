@@ -94,6 +94,8 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         Which cells come, and how.
     matrices
         What the batches of each matrix take.
+    metadata_bytes
+        What the class below keeps of each cell.
     stacklevel
         How far up the caller stands whom a warning about too little memory concerns.
     """
@@ -104,6 +106,7 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         options: StreamOptions,
         *,
         matrices: tuple[MatrixDemand, ...],
+        metadata_bytes: int = 0,
         stacklevel: int,
     ) -> None:
         self._home = HomeProcess()
@@ -114,7 +117,7 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         self._fingerprint = cells.fingerprint
         chosen = arguments.row_selection(options.rows, n_obs=cells.n_obs)
         self._rows = ShardRows(cells.shard_starts, _common(chosen, cells.rows))
-        self._budget = fit(self._demand(matrices), options.max_memory_mb)
+        self._budget = fit(self._demand(matrices, metadata_bytes), options.max_memory_mb)
         self._mmap_bytes = os.path.getsize(cells.path)
         self._batch_size = self._budget.demand.batch_size
         self._cutting: Cutting | CuttingByLabel = options.cutting(
@@ -337,7 +340,7 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
     def _cutting_base(self) -> Cutting:
         return self._cutting if isinstance(self._cutting, Cutting) else self._cutting.base
 
-    def _demand(self, matrices: tuple[MatrixDemand, ...]) -> Demand:
+    def _demand(self, matrices: tuple[MatrixDemand, ...], metadata_bytes: int) -> Demand:
         options = self._options
         return Demand(
             batch_size=options.batch_size,
@@ -346,7 +349,8 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
             matrices=matrices,
             group_rows=self._rows.largest_group(options.shard_group_size),
             threads=options.threads or usable_cpus(),
-            metadata_bytes=self._rows.chosen_bytes
+            metadata_bytes=metadata_bytes
+            + self._rows.chosen_bytes
             + (SAMPLING_BYTES * self.n_obs if options.samples else 0)
             + sum(size_of(column) for column in (*self._obs.values(), *self._obsm.values())),
         )

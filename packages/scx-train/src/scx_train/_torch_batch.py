@@ -10,12 +10,14 @@ import torch
 
 
 def to_tensors(value: Any) -> Any:
-    """The same nesting of dicts with tensors in place of arrays, which share their memory.
+    """The same dicts and tuples with tensors in place of arrays, which share their memory.
 
     A scipy CSR matrix becomes a sparse CSR tensor. What is neither (labels, names) stays.
     """
     if isinstance(value, dict):
         return {key: to_tensors(entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return tuple(to_tensors(entry) for entry in value)
     if isinstance(value, np.ndarray):
         # torch has no tensors that cannot be written to; a shared one would be a way around.
         return torch.from_numpy(value if value.flags.writeable else value.copy())

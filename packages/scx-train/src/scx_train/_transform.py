@@ -14,7 +14,7 @@ from scx_core._pipeline import CsrPipeline, DensePipeline
 from . import _arguments as arguments
 from ._budget import MatrixDemand
 from ._counts import overdispersion, warn_unless_counts
-from ._pipelines import Pipeline
+from ._pipelines import MatrixPipeline
 from ._source import Source
 
 
@@ -65,11 +65,12 @@ class Transform:
             return self
         if self.pflog or self.normalize:
             warn_unless_counts(
-                source.matrix, label=source.label, path=source.path, stacklevel=stacklevel + 2
+                source.matrix, label=source.title, path=source.path, stacklevel=stacklevel + 2
             )
         if not self.pflog or self.pflog_alpha is not None:
             return self
-        return replace(self, pflog_alpha=overdispersion(source.matrix, path=source.path))
+        alpha = overdispersion(source.matrix, rows=source.rows, where=source.where)
+        return replace(self, pflog_alpha=alpha)
 
     def demand(self, source: Source, *, n_output_genes: int) -> MatrixDemand:
         """What a batch of the values takes."""
@@ -87,11 +88,11 @@ class Transform:
         panel: npt.NDArray[np.uint32] | None,
         batches: int,
         threads: int,
-    ) -> Callable[[], Pipeline]:
+    ) -> Callable[[], MatrixPipeline]:
         """Opens a pipeline of the values; `threads` is 0 for one per CPU."""
         kind = CsrPipeline if self.layout == "csr" else DensePipeline
 
-        def open_pipeline() -> Pipeline:
+        def open_pipeline() -> MatrixPipeline:
             assert source.matrix is not None  # a file without cells has no epochs
             return kind(
                 source.matrix,

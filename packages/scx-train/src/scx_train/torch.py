@@ -1,20 +1,20 @@
-"""Batches for torch: `TrainingIterable` is what a DataLoader takes, with any number of workers."""
+"""Batches for torch: what a DataLoader takes, with any number of workers.
+
+`TrainingIterable` gives those of a `TrainingDataset`, `MultimodalTrainingIterable` those of a
+`MultimodalTrainingDataset`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from . import _arguments as arguments
 from ._dataset import TrainingDataset
+from ._multimodal import MultimodalTrainingDataset
 
 try:
-    import torch
-    import torch.utils.data
+    import torch  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -22,39 +22,12 @@ except ModuleNotFoundError as error:
         'scx_train.torch needs torch: python -m pip install "scx-train[torch]"', name="torch"
     ) from error
 
-from ._torch_batch import to_tensors
-from ._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from ._torch_iterable import DatasetIterable
 
-__all__ = ["TrainingIterable"]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Who iterates: a process, and which worker of which set of workers of which rank it is."""
-
-    process_id: int
-    rank: int
-    world_size: int
-    worker: int | None = None
-    num_workers: int = 1
-    seed: int = 0
+__all__ = ["MultimodalTrainingIterable", "TrainingIterable"]
 
 
-class _Batches(Iterator[Any]):
-    """The batches of an epoch as tensors; knows how many were received."""
-
-    def __init__(self, batches: Iterator[Any], *, epoch: int, received: int) -> None:
-        self._batches = batches
-        self.epoch = epoch
-        self.received = received
-
-    def __next__(self) -> Any:
-        batch = to_tensors(next(self._batches))
-        self.received += 1
-        return batch
-
-
-class TrainingIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class TrainingIterable(DatasetIterable):
     """The batches of a `TrainingDataset` as torch tensors, for `DataLoader(..., batch_size=None)`.
 
     It holds arguments only, so it can be sent to workers of any start method; each builds a data
@@ -96,187 +69,73 @@ class TrainingIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
     ...         loss = step(batch["X"], batch["obs"]["cell_type"]["codes"].long())
     """
 
+    _DATASET = TrainingDataset
+
     def __init__(
         self, path: str | os.PathLike[str], batch_size: int = 1024, **options: Any
     ) -> None:
-        for name in ("shard", "num_shards"):
-            if name in options:
-                raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
-        self._path = os.fspath(path)
-        self._options = {"batch_size": batch_size, **options}
-        self._lengths: dict[tuple[int, int], int] = {}
-        self._local: tuple[_Place, TrainingDataset] | None = None
-        self._current: _Batches | None = None
-        self._resumed: tuple[int, int] | None = None
-        rank, world_size = self._rank()
-        with self._build(rank, world_size) as dataset:
-            self._n_obs = dataset.n_obs
-            self._n_vars = dataset.n_vars
-            self._n_output_genes = dataset.n_output_genes
-            self._effective_batch_size = dataset.effective_batch_size
-            self._lengths[rank, world_size] = len(dataset)
-            if options.get("pflog"):  # the workers need not estimate it again
-                self._options["pflog_alpha"] = dataset.pflog_alpha
-        if options.get("hvg_indices") is not None:
-            # Has warned once if it was in another order; the workers need not do so again.
-            self._options["hvg_indices"] = np.unique(np.asarray(options["hvg_indices"]))
-        self._epochs = SharedEpochs()
-
-    def __iter__(self) -> Iterator[Any]:
-        place = self._place()
-        dataset = self._dataset(place)
-        if self._resumed is not None:
-            epoch = self._go_on(place)
-        elif place.worker is None:
-            epoch = self._epochs.begin()
-        else:
-            epoch = self._epochs.begin_in_worker(
-                place.worker, seed=place.seed, num_workers=place.num_workers
-            )
-        dataset.set_epoch(epoch)
-        received = int(dataset.state_dict()["batch"])
-        self._current = _Batches(iter(dataset), epoch=epoch, received=received)
-        return self._current
-
-    def __len__(self) -> int:
-        """How many batches an epoch has, of all workers of this rank together."""
-        rank = self._rank()
-        if rank not in self._lengths:
-            with self._build(*rank) as dataset:
-                self._lengths[rank] = len(dataset)
-        return self._lengths[rank]
-
-    @property
-    def n_obs(self) -> int:
-        """How many cells an epoch has over all ranks."""
-        return self._n_obs
+        super().__init__(path, {"batch_size": batch_size, **options})
 
     @property
     def n_vars(self) -> int:
         """How many genes the file has."""
-        return self._n_vars
+        return int(self._n_vars)
 
     @property
     def n_output_genes(self) -> int:
         """How many columns the `X` of a batch has."""
-        return self._n_output_genes
+        return int(self._n_output_genes)
+
+
+class MultimodalTrainingIterable(DatasetIterable):
+    """The batches of a `MultimodalTrainingDataset` as torch tensors, for a DataLoader.
+
+    All that `TrainingIterable` says of workers, ranks and epochs holds here. A batch is that of the
+    data set with tensors in place of arrays: `batch["X"][name]` is float32, `batch["measured"]`
+    bool; with `return_dict=False` it is a tuple.
+
+    Parameters
+    ----------
+    path
+        The file.
+    modalities
+        Names of modalities; None (default) for all.
+    batch_size
+        Cells in a batch, default 1024.
+    **options
+        Those of `MultimodalTrainingDataset` but for `shard` and `num_shards`, which the workers
+        decide. `threads` counts for each modality and worker.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError, OSError, CorruptFileError
+        As `MultimodalTrainingDataset` does, when the iterable is built.
+
+    Examples
+    --------
+    >>> cells = MultimodalTrainingIterable("cite.scx", ["rna", "adt"])  # doctest: +SKIP
+    >>> for batch in DataLoader(cells, batch_size=None):  # doctest: +SKIP
+    ...     loss = step(batch["X"]["rna"], batch["X"]["adt"])
+    """
+
+    _DATASET = MultimodalTrainingDataset
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        modalities: Iterable[str] | None = None,
+        batch_size: int = 1024,
+        **options: Any,
+    ) -> None:
+        names = modalities if modalities is None or isinstance(modalities, str) else [*modalities]
+        super().__init__(path, {"modalities": names, "batch_size": batch_size, **options})
 
     @property
-    def effective_batch_size(self) -> int:
-        """How many cells a full batch has."""
-        return self._effective_batch_size
+    def n_vars(self) -> dict[str, int]:
+        """How many genes each matrix has."""
+        return dict(self._n_vars)
 
     @property
-    def epoch(self) -> int:
-        """The number of the epoch that comes next, or goes on after `load_state_dict`."""
-        return self._epochs.next if self._resumed is None else self._resumed[1]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next epoch be this one, 0 to 2**30, for workers that are kept as well.
-
-        Where `load_state_dict` has chosen a place in the same epoch, that place stays.
-        """
-        number = arguments.whole_number(epoch, "epoch", lowest=0, highest=EPOCH_MAX)
-        if self._resumed is not None and self._resumed[1] == number:
-            return
-        if self._resumed is not None and self._local is not None:
-            self._local[1].set_epoch(number)
-        self._resumed = None
-        self._epochs.choose(number)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where this process or worker stands, for `load_state_dict`: numbers and strings.
-
-        torchdata's StatefulDataLoader asks each worker for it. In the process that owns the
-        workers of a plain DataLoader it is the beginning of the next epoch.
-        """
-        dataset = self._dataset(self._place())
-        state = dataset.state_dict()
-        current = self._current
-        if self._resumed is not None:
-            return state
-        if current is None:
-            return {**state, "epoch": self._epochs.next, "batch": 0}
-        # Not the data set's own numbers: at the end of an epoch they are those of the next one,
-        # but a worker may be done while others are not.
-        return {**state, "epoch": current.epoch, "batch": current.received}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next epoch be the one of `state`, and give the batches that would have followed.
-
-        Raises
-        ------
-        TypeError, ValueError
-            It is no state, or one of other batches; the message names what differs.
-        """
-        place = self._place()
-        self._dataset(place).load_state_dict(state)
-        self._current = self._resumed = None
-        if place.worker is None and int(state["batch"]) == 0:
-            self._epochs.choose(int(state["epoch"]))  # for workers too
-        else:
-            self._resumed = (place.process_id, int(state["epoch"]))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The rank goes along: workers that are not forked know nothing of torch.distributed.
-        options = dict(self._options)
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            options["rank"], options["world_size"] = self._rank()
-        return {**self.__dict__, "_options": options, "_local": None, "_current": None}
-
-    def _rank(self) -> tuple[int, int]:
-        return arguments.rank_and_world_size(
-            self._options.get("rank"), self._options.get("world_size")
-        )
-
-    def _place(self) -> _Place:
-        rank, world_size = self._rank()
-        info = torch.utils.data.get_worker_info()
-        if info is None:
-            return _Place(os.getpid(), rank, world_size)
-        if info.num_workers > WORKERS_MAX:
-            raise ValueError(f"num_workers={info.num_workers} must be at most {WORKERS_MAX}")
-        seed = info.seed - info.id  # each worker's own is that of the set plus its number
-        return _Place(os.getpid(), rank, world_size, info.id, info.num_workers, seed)
-
-    def _go_on(self, place: _Place) -> int:
-        assert self._resumed is not None
-        process_id, epoch = self._resumed
-        if process_id != place.process_id:
-            raise RuntimeError(
-                "load_state_dict was called in the process that owns this worker, which has a "
-                "place of its own: use torchdata's StatefulDataLoader, or num_workers=0"
-            )
-        self._resumed = None
-        self._epochs.go_on_at(
-            epoch, worker=place.worker, seed=place.seed, num_workers=place.num_workers
-        )
-        return epoch
-
-    def _dataset(self, place: _Place) -> TrainingDataset:
-        if self._local is None or self._local[0] != place:
-            # One of another process was inherited by a fork; dropping it touches nothing there.
-            self._local, self._current = None, None
-            dataset = self._build(
-                place.rank, place.world_size, shard=place.worker or 0, num_shards=place.num_workers
-            )
-            self._local = (place, dataset)
-        return self._local[1]
-
-    def _build(self, rank: int, world_size: int, **shards: int) -> TrainingDataset:
-        options: dict[str, Any] = {
-            **self._options,
-            **shards,
-            "rank": rank,
-            "world_size": world_size,
-        }
-        if options.get("threads") is None and shards.get("num_shards", 1) > 1:
-            options["threads"] = max(1, _n_cpus() // shards["num_shards"])
-        return TrainingDataset(self._path, **options)
-
-
-def _n_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    def n_output_genes(self) -> dict[str, int]:
+        """How many columns each matrix of a batch has."""
+        return dict(self._n_output_genes)
