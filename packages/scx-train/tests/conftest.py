@@ -195,3 +195,25 @@ def multimodal(tmp_path: Path) -> tuple[Any, Path]:
         mdata.obs["donor"] = np.arange(mdata.n_obs)
         scx_core.from_mudata(mdata, tmp_path / "multi.scx", shard_size=10)
     return mdata, tmp_path / "multi.scx"
+
+
+@pytest.fixture(scope="session")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of about 60 MB, stored as it is."""
+    import scx_core
+
+    rng = np.random.default_rng(0)
+    n_obs, n_vars, per_row = 6000, 20_000, 2000
+    indices = np.argsort(rng.random((16, n_vars)), axis=1)[:, :per_row].astype(np.int32)
+    indices.sort(axis=1)
+    matrix = sp.csr_matrix(
+        (
+            1 + rng.random(n_obs * per_row, dtype=np.float32),
+            np.tile(indices, (n_obs // 16, 1)).ravel(),
+            np.arange(n_obs + 1) * per_row,
+        ),
+        shape=(n_obs, n_vars),
+    )
+    path = tmp_path_factory.mktemp("large") / "large.scx"
+    scx_core.from_anndata(anndata.AnnData(matrix), path, shard_size=500, codec="none")
+    return path

@@ -65,7 +65,9 @@ def test_properties_and_defaults(path: Path) -> None:
     assert (dm.n_obs, dm.n_vars, dm.n_output_genes) == (N_OBS, 12, 12)
     assert (dm.n_train, dm.n_val, dm.n_batch, dm.n_labels) == (N_OBS, 0, 1, 1)
     assert dm.val_dataloader() is None
-    (batch,) = dm.train_dataloader()
+    loader = dm.train_dataloader()
+    assert (loader.batch_size, loader.num_workers) == (None, 0)
+    (batch,) = loader
     (expected,) = TrainingDataset(path)
     np.testing.assert_array_equal(batch["X"].numpy(), expected["X"])  # normalised and logged
     assert sorted(batch) == ["X", "batch", "cell_indices", "labels"]
