@@ -39,6 +39,7 @@ extern "C" {
 #define SCX_NOT_FOUND 11
 #define SCX_TIMEOUT 12       /* nothing happened within the given time; call again */
 #define SCX_EXISTS 13        /* the target exists and overwriting was not asked for */
+#define SCX_BUSY 14          /* another process changes the file, or has changed it since it was opened: open it again */
 
 #define SCX_NO_INDEX 0xFFFFFFFFFFFFFFFF /* in scx_error: no shard or row to name */
 
@@ -140,6 +141,27 @@ int32_t scx_file_get_shard_encoding(scx_file *file, uint32_t section_index, uint
 int32_t scx_file_verify_section(scx_file *file, uint32_t section_index, scx_error *error);
 /* compares the whole file with the header's checksum */
 int32_t scx_file_verify_checksum(scx_file *file, scx_error *error);
+
+/* ---- rows that are marked as deleted ---- */
+/* Deletion vectors count rows within ranges, those of the shards: the first starts at row 0, each next one where the
+ * one before it ends. ends_out may be NULL, else n_ends is the number of ranges. */
+int32_t scx_file_get_row_ranges(scx_file *file, uint64_t *ends_out, uint64_t n_ends, uint64_t *n_ranges_out, scx_error *error);
+int32_t scx_file_count_deleted(scx_file *file, uint64_t *n_rows_out, scx_error *error);
+/* ascending rows of the file; n_rows is what scx_file_count_deleted gave */
+int32_t scx_file_get_deleted(scx_file *file, int64_t *rows_out, uint64_t n_rows, scx_error *error);
+
+/* ---- changing a file by appending to it; one thread at a time ---- */
+typedef struct scx_appender scx_appender;
+
+/* Locks the file at the path that `file` was opened by, against others that would change it. SCX_BUSY when one does,
+ * or when the file is no longer the one that was opened. `file` must outlive the appender and keeps its content. */
+int32_t scx_appender_open(scx_file *file, scx_appender **appender_out, scx_error *error);
+/* The rows that are deleted from then on, all of them: for each vector the number of a row range, and a Roaring bitmap
+ * (portable form) of rows inside it; the bitmaps lie one behind the other. */
+int32_t scx_appender_set_deleted(scx_appender *appender, uint32_t n_vectors, const uint32_t *shard_ids, const uint32_t *bitmap_bytes, const uint8_t *bitmaps, scx_error *error);
+/* Hashes the file and writes the change; when it fails the file is as before. Afterwards only the close is allowed. */
+int32_t scx_appender_commit(scx_appender *appender, scx_error *error);
+void scx_appender_close(scx_appender *appender);
 
 /* ---- writing a new file; one thread at a time ---- */
 typedef struct scx_writer scx_writer;

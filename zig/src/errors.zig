@@ -28,6 +28,8 @@ pub const Failure = error{
     NotFound,
     Timeout,
     Exists,
+    /// Another process changes the file, or has changed it since it was opened.
+    Busy,
 };
 
 /// The numbers of `scx.h`; never reused.
@@ -46,6 +48,7 @@ pub const Status = enum(i32) {
     not_found = 11,
     timeout = 12,
     exists = 13,
+    busy = 14,
 
     pub fn of(failure: Failure) Status {
         return switch (failure) {
@@ -62,6 +65,7 @@ pub const Status = enum(i32) {
             error.NotFound => .not_found,
             error.Timeout => .timeout,
             error.Exists => .exists,
+            error.Busy => .busy,
         };
     }
 };
@@ -156,6 +160,7 @@ fn plainMessage(failure: Failure) []const u8 {
         error.NotFound => "not found",
         error.Timeout => "nothing happened within the given time",
         error.Exists => "the target exists already",
+        error.Busy => "the file is being changed: open it again",
     };
 }
 
@@ -192,7 +197,7 @@ test "a report is cut, terminated and escaped" {
 }
 
 test "every failure has its own status and a message" {
-    var seen: [14]bool = @splat(false);
+    var seen: [15]bool = @splat(false);
     inline for (@typeInfo(Failure).error_set.error_names.?) |name| {
         const failure: Failure = @field(Failure, name);
         const status: usize = @intCast(@backingInt(Status.of(failure)));

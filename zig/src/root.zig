@@ -8,6 +8,7 @@ pub const std_options: std.Options = .{ .signal_stack_size = null };
 comptime {
     _ = @import("abi/library.zig");
     _ = @import("abi/file.zig");
+    _ = @import("abi/deletion.zig");
     _ = @import("abi/writer.zig");
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");

@@ -1,7 +1,9 @@
 //! Lists the files of the container, so that the tests in them are found.
 
 test {
+    _ = @import("appender.zig");
     _ = @import("catalog.zig");
+    _ = @import("deletion_vectors.zig");
     _ = @import("facts.zig");
     _ = @import("file.zig");
     _ = @import("hashing.zig");
@@ -9,6 +11,7 @@ test {
     _ = @import("modality_table.zig");
     _ = @import("platform.zig");
     _ = @import("quoted.zig");
+    _ = @import("roaring.zig");
     _ = @import("section_index.zig");
     _ = @import("section_types.zig");
     _ = @import("shard_peek.zig");

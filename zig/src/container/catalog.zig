@@ -48,6 +48,8 @@ pub const Section = struct {
     modality_id: u8,
     blake3: [hash_bytes]u8,
     stats: ?ShardStats,
+    /// The packed entry that was parsed; empty for a section that is being written.
+    entry: []const u8 = &.{},
 
     pub fn range(section: *const Section) layout.Range {
         return .{ .offset = section.offset, .length = section.length };
@@ -153,6 +155,7 @@ fn parseBody(allocator: Allocator, cursor: *Cursor, context: Context, report: *R
 }
 
 fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report: *Report) (Failure || Ended)!Section {
+    const entry_start = cursor.position;
     const name_length = try cursor.int(u16);
     const name = try cursor.take(name_length);
     report.setSection(name);
@@ -173,6 +176,7 @@ fn parseEntry(cursor: *Cursor, catalog: *const Catalog, context: Context, report
     if (catalog.version >= 2) section.modality_id = try cursor.int(u8);
     const stats_length = try cursor.int(u16);
     const stats_bytes = try cursor.take(stats_length);
+    section.entry = cursor.bytes[entry_start..cursor.position];
     try checkPlace(&section, context, report);
     if (section.section_type.isShard() and stats_bytes.len > 0) {
         section.stats = parseStats(stats_bytes, section.section_type, catalog, context) catch |failure| switch (failure) {
@@ -319,6 +323,10 @@ pub fn serialize(allocator: Allocator, sections: []const Section, options: Write
     defer allocating.deinit();
 
     writeBody(&allocating.writer, sections, options) catch return error.OutOfMemory;
+    return hashed(&allocating);
+}
+
+fn hashed(allocating: *std.Io.Writer.Allocating) Allocator.Error![]u8 {
     var hash: [hash_bytes]u8 = undefined;
     Blake3.hash(allocating.written(), &hash, .{});
     allocating.writer.writeAll(&hash) catch return error.OutOfMemory;
@@ -326,15 +334,64 @@ pub fn serialize(allocator: Allocator, sections: []const Section, options: Write
 }
 
 fn writeBody(writer: *std.Io.Writer, sections: []const Section, options: WriteOptions) std.Io.Writer.Error!void {
-    try writer.writeInt(u16, versionFor(sections), .little);
-    try writer.writeInt(u64, options.manifest_sequence, .little);
-    try writer.writeInt(u64, options.prev_catalog_offset, .little);
-    try writer.writeInt(u64, options.n_obs, .little);
-    try writer.writeInt(u32, @intCast(sections.len), .little);
+    try writeStart(writer, versionFor(sections), sections.len, options);
     for (sections) |*section| try writeEntry(writer, section);
 }
 
-fn writeEntry(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Error!void {
+fn writeStart(
+    writer: *std.Io.Writer,
+    catalog_version: u16,
+    n_entries: usize,
+    options: WriteOptions,
+) std.Io.Writer.Error!void {
+    try writer.writeInt(u16, catalog_version, .little);
+    try writer.writeInt(u64, options.manifest_sequence, .little);
+    try writer.writeInt(u64, options.prev_catalog_offset, .little);
+    try writer.writeInt(u64, options.n_obs, .little);
+    try writer.writeInt(u32, @intCast(n_entries), .little);
+}
+
+/// The catalog that follows `old` in the same file: its version and generations stay, and so does each entry that is
+/// still there, byte for byte. `sections` holds old ones, as they were parsed, and new ones that are no shards.
+/// The caller's to free.
+pub fn serializeNext(
+    allocator: Allocator,
+    old: *const Catalog,
+    sections: []const Section,
+    options: WriteOptions,
+) Allocator.Error![]u8 {
+    var allocating: std.Io.Writer.Allocating = .init(allocator);
+    defer allocating.deinit();
+
+    writeNext(&allocating.writer, old, sections, options) catch return error.OutOfMemory;
+    return hashed(&allocating);
+}
+
+fn writeNext(
+    writer: *std.Io.Writer,
+    old: *const Catalog,
+    sections: []const Section,
+    options: WriteOptions,
+) std.Io.Writer.Error!void {
+    try writeStart(writer, old.version, sections.len, options);
+    for (sections) |*section| {
+        if (section.entry.len > 0) {
+            try writer.writeAll(section.entry);
+            continue;
+        }
+        assert(section.stats == null);
+        try writePlace(writer, section);
+        if (old.version >= 2) try writer.writeByte(section.modality_id);
+        try writer.writeInt(u16, 0, .little);
+    }
+    if (old.version >= 4 and (old.data_generation != 0 or old.csc_build_generation != 0)) {
+        try writer.writeInt(u64, old.data_generation, .little);
+        try writer.writeInt(u64, old.csc_build_generation, .little);
+    }
+}
+
+/// Of an entry, what every version has in front of the modality id.
+fn writePlace(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Error!void {
     assert(section.name.len <= layout.section_name_bytes_max);
     try writer.writeInt(u16, @intCast(section.name.len), .little);
     try writer.writeAll(section.name);
@@ -342,6 +399,10 @@ fn writeEntry(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Err
     try writer.writeInt(u64, section.length, .little);
     try writer.writeByte(@backingInt(section.section_type));
     try writer.writeAll(&section.blake3);
+}
+
+fn writeEntry(writer: *std.Io.Writer, section: *const Section) std.Io.Writer.Error!void {
+    try writePlace(writer, section);
     try writer.writeByte(section.modality_id);
     if (section.stats) |stats| {
         try writer.writeInt(u16, stats_bytes_v2, .little);
@@ -468,6 +529,8 @@ test "what is written is read back" {
     var report: Report = .{};
     var catalog = try parse(testing.allocator, bytes, test_context, &report);
     defer catalog.deinit(testing.allocator);
+    try testing.expectEqual(30 + catalog.sections[0].entry.len + catalog.sections[1].entry.len + hash_bytes, bytes.len);
+    for (catalog.sections) |*section| section.entry = &.{};
     try testing.expectEqualDeep(@as([]const Section, &sections), catalog.sections);
     try testing.checkAllAllocationFailures(testing.allocator, serializeAndParse, .{&sections});
 }

@@ -61,6 +61,15 @@ pub fn flagsFor(sections: []const Section) layout.Flags {
     return @bitCast(bits);
 }
 
+/// Fills the padded root catalog and gives the bytes that are in use.
+pub fn rootCatalog(sections: []const Section, target: *[layout.root_catalog_bytes_max]u8) u64 {
+    var groups: layout.RootGroups = .{};
+    for (sections) |*section| {
+        groups.add(@backingInt(section.section_type), section.range(), if (section.stats) |stats| stats.nnz else 0);
+    }
+    return groups.write(target);
+}
+
 pub fn check(
     header: *const layout.Header,
     catalog: *const catalog_format.Catalog,

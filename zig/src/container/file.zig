@@ -131,7 +131,8 @@ pub const File = struct {
         if (failure != error.Unsupported) return failure;
         const header: layout.Header = @as(*const layout.Header, @ptrCast(bytes[0..layout.header_bytes])).*;
         const range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
-        if (range.isInside(layout.header_bytes, bytes.len) and checksumOf(header, bytes) == header.file_checksum) return failure;
+        if (range.isInside(layout.sections_offset, bytes.len) and
+            checksumOf(header, bytes[layout.root_catalog_offset..layout.sections_offset], bytes) == header.file_checksum) return failure;
         return report.fail(error.Corrupt, "the header is damaged: it names a version, a flag or a byte order that does " ++
             "not exist, and the file's checksum does not match; copy or convert the file again", .{});
     }
@@ -186,19 +187,38 @@ pub const File = struct {
 
     /// Hashes the file up to the end of its catalog and compares with the header.
     pub fn verifyChecksum(file: *const File, report: *Report) Failure!void {
-        if (checksumOf(file.header, file.bytes) != file.header.file_checksum) {
-            return report.fail(error.Corrupt, "the file is damaged: its checksum does not match the header", .{});
+        const root = file.bytes[layout.root_catalog_offset..layout.sections_offset];
+        if (checksumOf(file.header, root, file.bytes) == file.header.file_checksum) return;
+        if (file.isBeingChanged()) {
+            var own_root: [layout.root_catalog_bytes_max]u8 = undefined;
+            _ = facts.rootCatalog(file.sections, &own_root);
+            if (checksumOf(file.header, &own_root, file.bytes) == file.header.file_checksum) return;
         }
+        return report.fail(error.Corrupt, "the file is damaged: its checksum does not match the header", .{});
     }
 
-    /// Of the header with its checksum field zero, and of everything up to the end of the catalog.
-    fn checksumOf(header_in: layout.Header, bytes: platform.Map) u64 {
-        const end = header_in.full_catalog_offset + header_in.full_catalog_length;
+    /// Whether the root catalog may be a later one than the header that was read: an appender writes it first. Then
+    /// either something lies behind the catalog, or the header has become another one as well.
+    fn isBeingChanged(file: *const File) bool {
+        const catalog_end = file.header.full_catalog_offset + file.header.full_catalog_length;
+        return file.bytes.len > catalog_end or
+            !std.mem.eql(u8, file.bytes[0..layout.header_bytes], file.header.asBytes());
+    }
+
+    /// Of the header with its checksum field zero, the padded root catalog and everything up to the end of the catalog.
+    fn checksumOf(header: layout.Header, root: *const [layout.root_catalog_bytes_max]u8, bytes: platform.Map) u64 {
+        const end = header.full_catalog_offset + header.full_catalog_length;
+        return checksum(header, root, &.{bytes[layout.sections_offset..@intCast(end)]});
+    }
+
+    /// What the header's `file_checksum` has to be; `rest` is all behind the root catalog.
+    pub fn checksum(header_in: layout.Header, root: *const [layout.root_catalog_bytes_max]u8, rest: []const []const u8) u64 {
         var hasher: hashing.Blake3 = .init(.{});
         var header = header_in;
         header.file_checksum = 0;
         hashing.update(&hasher, header.asBytes());
-        hashing.update(&hasher, bytes[layout.header_bytes..@intCast(end)]);
+        hashing.update(&hasher, root);
+        for (rest) |piece| hashing.update(&hasher, piece);
         return hashing.finalShort(&hasher);
     }
 

@@ -4,6 +4,7 @@
 //! `errno`; who called knows the path and writes the message.
 //!
 //!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
+//!   openToChange(path, errno) ?File           locked against others; null when somebody else has it
 //!   map(file, length, errno) Map              unmap(map)              willNeed(bytes)
 //!   readAll / writeAll / setSize / syncFile / closeFile
 //!   Folder.open / close / createExclusive / kindOf / discard / removeIfStale / place / sync / eachName
@@ -27,6 +28,7 @@ pub const Map = []align(page_bytes_min) const u8;
 pub const EntryKind = enum { missing, regular, folder, other };
 
 pub const openForReading = implementation.openForReading;
+pub const openToChange = implementation.openToChange;
 pub const sizeOfRegularFile = implementation.sizeOfRegularFile;
 pub const closeFile = implementation.closeFile;
 pub const readAll = implementation.readAll;

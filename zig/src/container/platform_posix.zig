@@ -37,6 +37,21 @@ pub fn openForReading(path: [:0]const u8, errno: *i32) Error!File {
     return openAt(c.AT.FDCWD, path, .{ .ACCMODE = .RDONLY, .CLOEXEC = true, .NONBLOCK = true }, errno);
 }
 
+/// Opens a file to be written to, locked for whoever else would. `null` when somebody else holds the lock, or when
+/// the file lost its name in between.
+pub fn openToChange(path: [:0]const u8, errno: *i32) Error!?File {
+    const file = try openAt(c.AT.FDCWD, path, .{ .ACCMODE = .RDWR, .CLOEXEC = true, .NONBLOCK = true }, errno);
+    errdefer closeFile(file);
+
+    const locked = lockNow(file);
+    const status = try statusOf(file.descriptor, "", .follow, errno);
+    if (status.kind != .regular) return refuse(errno, .INVAL);
+    // Where the file system has no locks there is no way to tell; `unavailable` goes on.
+    if (locked != .held_elsewhere and status.links > 0) return file;
+    closeFile(file);
+    return null;
+}
+
 fn openAt(folder: c_int, path: [:0]const u8, flags: c.O, errno: *i32) Error!File {
     const mode: c_uint = 0o666; // the umask takes away
     while (true) {

@@ -166,6 +166,17 @@ pub fn openForReading(path: [:0]const u8, errno: *i32) Error!File {
     return .{ .handle = handle };
 }
 
+/// Opens a file to be written to. `null` when somebody else has it open for writing.
+pub fn openToChange(path: [:0]const u8, errno: *i32) Error!?File {
+    var buffer: PathBuffer = undefined;
+    const wide = try widePath(path, &buffer, errno);
+    const access = generic_read | generic_write;
+    const handle = CreateFileW(wide.ptr, access, share_read, null, open_existing, attribute_normal, null);
+    if (handle != windows.INVALID_HANDLE_VALUE) return .{ .handle = handle };
+    if (windows.GetLastError() == .SHARING_VIOLATION) return null;
+    return fetchErrno(errno);
+}
+
 pub fn closeFile(file: File) void {
     _ = CloseHandle(file.handle);
 }

@@ -237,7 +237,7 @@ pub const Writer = struct {
 
         writer.fillHeader(&header, catalog.len);
         var root: [layout.root_catalog_bytes_max]u8 = undefined;
-        header.root_catalog_length = writer.fillRootCatalog(&root);
+        header.root_catalog_length = facts.rootCatalog(writer.sections.items, &root);
         try writer.store(writer.end, catalog, report);
         try writer.store(layout.root_catalog_offset, &root, report);
         header.file_checksum = try writer.checksum(&header, writer.end + catalog.len, report);
@@ -405,14 +405,6 @@ pub const Writer = struct {
         header.index_dtype = if (writer.options.n_vars <= 1 << 16) layout.Header.index_dtype_u16 else layout.Header.index_dtype_u32;
         header.full_catalog_offset = writer.end;
         header.full_catalog_length = catalog_length;
-    }
-
-    fn fillRootCatalog(writer: *const Writer, target: *[layout.root_catalog_bytes_max]u8) u64 {
-        var groups: layout.RootGroups = .{};
-        for (writer.sections.items) |*section| {
-            groups.add(@backingInt(section.section_type), section.range(), if (section.stats) |stats| stats.nnz else 0);
-        }
-        return groups.write(target);
     }
 
     /// Of the header with a checksum of 0 and of all behind it, read back.

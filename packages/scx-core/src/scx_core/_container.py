@@ -10,6 +10,9 @@ import os
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
+import numpy.typing as npt
+
 from scx_core import _native
 from scx_core._file_writer import FileWriter, Mended, total_mended
 from scx_core._native import CData, call, native
@@ -236,6 +239,32 @@ class FileReader:
         # the buffer keeps this pointer, the pointer keeps the file
         data = ffi.gc(ffi.cast("uint8_t *", struct.data), functools.partial(_keep, handle))
         return memoryview(ffi.buffer(data, struct.length)).toreadonly()
+
+    def row_range_ends(self) -> npt.NDArray[np.int64]:
+        """The ends (exclusive) of the row ranges that deletion vectors count in, ascending.
+
+        The first range starts at row 0. They are those of the shards of X, else of other shards.
+        ValueError where the shards of another writer do not follow one another.
+        """
+        count = native().ffi.new("uint64_t *")
+        null = native().ffi.NULL
+        call("scx_file_get_row_ranges", self.handle, null, 0, count, path=self.path)
+        ends = np.empty(int(count[0]), dtype=np.uint64)
+        pointer = _native.output_array(ends, np.uint64, "ends")
+        call("scx_file_get_row_ranges", self.handle, pointer, len(ends), count, path=self.path)
+        return ends.astype(np.int64)
+
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """The rows that are marked as deleted, int64, ascending.
+
+        Raises CorruptFileError when the file's deletion vectors are damaged.
+        """
+        count = native().ffi.new("uint64_t *")
+        call("scx_file_count_deleted", self.handle, count, path=self.path)
+        rows = np.empty(int(count[0]), dtype=np.int64)
+        pointer = _native.output_array(rows, np.int64, "rows")
+        call("scx_file_get_deleted", self.handle, pointer, len(rows), path=self.path)
+        return rows
 
     def verify_section(self, index: int) -> None:
         """Compare a section with its hash; CorruptFileError when they differ."""

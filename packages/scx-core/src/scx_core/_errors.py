@@ -86,6 +86,12 @@ WRONG_PROCESS = 10
 NOT_FOUND = 11
 TIMEOUT = 12
 EXISTS = 13
+BUSY = 14
+
+
+class FileBusyError(TimeoutError):
+    """Another process changes the file, or has changed it since it was opened."""
+
 
 _PLAIN: dict[int, type[Exception]] = {
     BAD_ARGUMENT: ValueError,
@@ -97,6 +103,7 @@ _PLAIN: dict[int, type[Exception]] = {
     WRONG_PROCESS: RuntimeError,
     NOT_FOUND: KeyError,
     TIMEOUT: TimeoutError,
+    BUSY: FileBusyError,
 }
 
 

@@ -33,6 +33,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
         "file_bytes": os.path.getsize(experiment.path),
         "format_version": header.format_version,
         "n_obs": experiment.n_obs,
+        "n_deleted": len(experiment.deleted_rows),
         "n_vars": experiment.n_vars,
         "nnz": experiment.nnz,
         "shard_size": header.shard_target_rows,
@@ -78,6 +79,7 @@ def _matrix(
         and (layer is None or layer_of(section["name"], modality) == layer)
     ]
     n_bytes = sum(section["length"] for section in shards)
+    n_stored = sum(section["nnz"] or 0 for section in shards)
     return {
         "name": view.name,
         "shape": list(view.shape),
@@ -87,7 +89,7 @@ def _matrix(
         "shards": len(shards),
         "nnz": view.nnz,
         "bytes": n_bytes,
-        "bits_per_value": round(8 * n_bytes / view.nnz, 2) if view.nnz else None,
+        "bits_per_value": round(8 * n_bytes / n_stored, 2) if n_stored else None,
     }
 
 
@@ -98,6 +100,8 @@ def in_lines(described: dict[str, Any]) -> list[str]:
         f"{format_bytes(described['file_bytes'])}, format {described['format_version']}, "
         f"{described['shard_size']} rows a shard"
     ]
+    if described["n_deleted"]:
+        lines[0] += f", {described['n_deleted']} deleted rows left out"
     if described["modalities"]:
         lines += ["", *_table(["modality", "cells", "genes", "values"], described["modalities"])]
     matrices = [

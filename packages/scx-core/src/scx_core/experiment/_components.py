@@ -12,6 +12,7 @@ from scx_core._matrix import Matrix
 from scx_core._section_names import SHARD_NAME, SectionType, key_of
 from scx_core.experiment._memory import GatheredRows, as_csr_matrix
 from scx_core.experiment._sections import Sections
+from scx_core.experiment._shown_rows import Rows, pick, pick_pairs
 from scx_core.metadata import decode_embedding, decode_pairwise
 
 COMPONENT_TYPES: dict[str, tuple[SectionType, SectionType | None]] = {
@@ -24,9 +25,18 @@ COMPONENT_TYPES: dict[str, tuple[SectionType, SectionType | None]] = {
 
 
 def component_loaders(
-    sections: Sections, kind: str, modality_id: int, modality: str, length: int
+    sections: Sections,
+    kind: str,
+    modality_id: int,
+    modality: str,
+    length: int,
+    *,
+    selection: Rows | None = None,
 ) -> dict[str, Callable[[], Any]]:
-    """For each key of a kind: a function that decodes a fresh copy, `length` entries long."""
+    """For each key of a kind: a function that decodes a fresh copy.
+
+    It is stored `length` entries long; those at `selection` are given, None for all.
+    """
     whole, row_shards = COMPONENT_TYPES[kind]
     members = sections.members(whole, row_shards, modality_id, kind, modality)
     loaders: dict[str, Callable[[], Any]] = {
@@ -34,7 +44,16 @@ def component_loaders(
     }
     if kind == "obsp":
         loaders.update(_sharded_graphs(sections, modality_id, modality, length))
-    return loaders
+    if selection is None:
+        return loaders
+    picked = pick if kind.endswith("m") else pick_pairs
+    return {key: partial(_picked, load, picked, selection) for key, load in loaders.items()}
+
+
+def _picked(
+    load: Callable[[], Any], picked: Callable[[Any, Rows | None], Any], selection: Rows
+) -> Any:
+    return picked(load(), selection)
 
 
 def _sharded_graphs(

@@ -23,7 +23,9 @@ def describe(experiment: Experiment) -> str:
     if experiment.closed:
         return f"Experiment at {experiment.path!r} (closed)"
     head = f"Experiment with n_obs x n_vars = {experiment.n_obs} x {experiment.n_vars}"
-    lines = [f"{head} at {experiment.path!r}"]
+    n_hidden = experiment.n_obs_physical - experiment.n_obs
+    hidden = f" without {n_hidden} deleted rows" if n_hidden else ""
+    lines = [f"{head}{hidden} at {experiment.path!r}"]
     lines += _part("obs", experiment.obs_keys())
     if not experiment.is_multimodal:
         return "\n".join(lines + _modality_lines(experiment.parts()[0]))

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._container import FileInfo, FileReader
-from scx_core._section_names import SectionType
 from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
@@ -22,6 +21,7 @@ from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
+from scx_core.experiment._shown_rows import ShownRows
 from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
 from scx_core.metadata import Column, column_names, read_column
 
@@ -38,6 +38,10 @@ class Experiment(Conversions):
     take `to_anndata()` for objects of your own. Rows of `X`, `layers` and `raw.X` are decoded on
     every call. Threads may share an experiment; pickling keeps the path alone.
 
+    Cells that `mark_deleted` has marked are left out of every part, and the others are numbered
+    without gaps, so that obs, X and the rest fit together: `live_rows` holds the file's row of
+    each.
+
     In a multimodal file `obs`, `obsm`, `obsp`, `varm`, `varp` and `uns` are those that all
     modalities share; each modality's own parts are those of `modality(name)`, `experiment[name]`
     for short.
@@ -49,6 +53,9 @@ class Experiment(Conversions):
     verify
         Check what is read: sections against their hashes on first use, rows against their
         checksums. Damage is a `CorruptFileError` that names the place.
+    include_deleted
+        Show rows that are marked as deleted like all others, default False: everything has a row
+        for each row of the file then.
 
     Raises
     ------
@@ -65,14 +72,16 @@ class Experiment(Conversions):
         The file has sections of types that this version does not know, which are left aside.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        verify: bool = True,
+        include_deleted: bool = False,
+    ) -> None:
         self._file = FileReader(path, verify=verify)
         self._sections = Sections(self._file)
-        if self._sections.of(SectionType.DELETION_VECTORS, 0):
-            raise ValueError(
-                f"{self.path}: some of the file's rows are marked as deleted, which this version "
-                "cannot leave out: compact the file with the software that wrote it"
-            )
+        self._shown = ShownRows(self._file, include_deleted=include_deleted)
         unknown = self._sections.unknown_types()
         if unknown:
             warn_user(f"{self.path}: sections of unknown types {unknown} are left aside")
@@ -110,7 +119,7 @@ class Experiment(Conversions):
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.path, self._file.verify)
+        return _reopen, (self.path, self._file.verify, self._shown.include_deleted)
 
     def __repr__(self) -> str:
         return describe(self)
@@ -154,8 +163,30 @@ class Experiment(Conversions):
 
     @property
     def n_obs(self) -> int:
-        """How many cells."""
-        return self._info.n_obs
+        """How many cells, without those that are marked as deleted."""
+        return self._shown.n_shown
+
+    @property
+    def n_obs_physical(self) -> int:
+        """How many rows the file has, those of deleted cells included."""
+        return self._shown.n_physical
+
+    @property
+    def live_rows(self) -> npt.NDArray[np.int64]:
+        """The file's row of each cell that is not deleted: int64, ascending, read-only.
+
+        Row numbers of data sets and of `mark_deleted` are these.
+        """
+        live = self._shown.live
+        if live is None:
+            live = np.arange(self.n_obs_physical, dtype=np.int64)
+            live.setflags(write=False)
+        return live
+
+    @property
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """The file's rows that are marked as deleted: int64, ascending, read-only."""
+        return self._shown.deleted
 
     @property
     def n_vars(self) -> int:
@@ -222,8 +253,13 @@ class Experiment(Conversions):
         buffer, section = self.shared.obs_bytes()
         column = self._sections.decoded(section, lambda: read_column(buffer, name, where="obs"))
         values = column["codes"] if isinstance(column, dict) else column
-        self._sections.check_length(section, values, self.n_obs)
-        return column
+        self._sections.check_length(section, values, self.n_obs_physical)
+        selection = self._shown.selection
+        if selection is None:
+            return column
+        if isinstance(column, dict):
+            return {**column, "codes": column["codes"][selection]}
+        return column[selection]
 
     # ---- matrices ----
 
@@ -328,7 +364,7 @@ class Experiment(Conversions):
                 self._provenance,
                 name=name,
                 modality_id=modality_id,
-                n_file_obs=self.n_obs,
+                shown=self._shown,
                 n_vars=n_vars,
             )
             for name, modality_id, n_vars in modalities or [("", 0, self.n_vars)]
@@ -353,14 +389,24 @@ class Experiment(Conversions):
     @cached_property
     def shared(self) -> SharedParts:
         """What all modalities share; of a single-modality file, obs and uns."""
-        return SharedParts(self._sections, self._provenance, n_obs=self.n_obs)
+        return SharedParts(self._sections, self._provenance, shown=self._shown)
+
+    def with_deleted(self) -> Experiment:
+        """The same open file with its deleted rows."""
+        whole = object.__new__(Experiment)
+        whole._file = self._file
+        whole._sections = self._sections
+        whole._shown = ShownRows(self._file, include_deleted=True)
+        return whole
 
 
-def _reopen(path: str, verify: bool) -> Experiment:  # noqa: FBT001
-    return Experiment(path, verify=verify)
+def _reopen(path: str, verify: bool, include_deleted: bool) -> Experiment:  # noqa: FBT001
+    return Experiment(path, verify=verify, include_deleted=include_deleted)
 
 
-def open(path: str | os.PathLike[str], *, verify: bool = True) -> Experiment:
+def open(
+    path: str | os.PathLike[str], *, verify: bool = True, include_deleted: bool = False
+) -> Experiment:
     """Open a .scx file for reading; see `Experiment`.
 
     Parameters
@@ -369,5 +415,7 @@ def open(path: str | os.PathLike[str], *, verify: bool = True) -> Experiment:
         The file.
     verify
         Check what is read against its hashes and checksums.
+    include_deleted
+        Show rows that are marked as deleted like all others.
     """
-    return Experiment(path, verify=verify)
+    return Experiment(path, verify=verify, include_deleted=include_deleted)

@@ -11,9 +11,10 @@ import numpy as np
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType, layer_of
 from scx_core._value_types import stored_dtype
-from scx_core.experiment._matrix_view import Address, MatrixView
+from scx_core.experiment._matrix_view import Address, MatrixView, ViewRows
 from scx_core.experiment._provenance import HeldAs
 from scx_core.experiment._sections import Sections
+from scx_core.experiment._shown_rows import Rows
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -26,9 +27,12 @@ def open_matrix(
     *,
     described: Any,
     shape: tuple[int, int],
+    selection: Rows | None,
     address: Address,
 ) -> MatrixView:
     """The view of a matrix. `described` is what the provenance remembers of it, or None.
+
+    `shape` is that in the file, `selection` the rows that the view has, None for all.
 
     A matrix of a file without rows has no shards: it is known from the provenance alone.
     """
@@ -55,7 +59,8 @@ def open_matrix(
     return MatrixView(
         file,
         matrix,
-        shape=shape,
+        n_cols=shape[1],
+        rows=ViewRows(shape[0], selection),
         stored_dtype=stored,
         held=held,
         address=address,

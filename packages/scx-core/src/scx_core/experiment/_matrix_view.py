@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -44,11 +45,45 @@ class Address:
         return f"mod[{self.modality!r}].{part}" if self.modality else part
 
 
-def open_view(path: str, verify: bool, address: Address) -> MatrixView:  # noqa: FBT001
+@dataclass(frozen=True)
+class ViewRows:
+    """The rows of a view: those of the file at `selection`, None for all `n_physical` of them."""
+
+    n_physical: int
+    selection: Positions | None = None
+
+    def __len__(self) -> int:
+        return self.n_physical if self.selection is None else len(self.selection)
+
+    def in_file(self, rows: Positions) -> Positions:
+        """The rows of the file that stand at places of the view."""
+        return rows if self.selection is None else self.selection[rows]
+
+    def left_out(self) -> Positions:
+        """The rows of the file that the view does not have."""
+        if self.selection is None:
+            return np.empty(0, dtype=np.int64)
+        out = np.ones(self.n_physical, dtype=np.bool_)
+        out[self.selection] = False
+        return np.flatnonzero(out)
+
+
+def open_view(
+    path: str,
+    verify: bool,  # noqa: FBT001
+    include_deleted: bool,  # noqa: FBT001
+    n_rows: int,
+    address: Address,
+) -> MatrixView:
     """The view at `address`, in a file that is opened for it; how views are unpickled."""
     from scx_core.experiment._experiment import Experiment
 
-    experiment = Experiment(path, verify=verify)
+    experiment = Experiment(path, verify=verify, include_deleted=include_deleted)
+    if experiment.n_obs != n_rows:
+        raise RuntimeError(
+            f"{path} has {experiment.n_obs} cells, and {n_rows} when the view of its "
+            f"{address.label} was sent here: the file has been changed meanwhile"
+        )
     holder = experiment.modality(address.modality) if address.modality else experiment
     if address.kind == "layers":
         return holder.layers[address.key]
@@ -76,21 +111,23 @@ class MatrixView:
         file: FileReader,
         matrix: Matrix | None,
         *,
-        shape: tuple[int, int],
+        n_cols: int,
+        rows: ViewRows,
         stored_dtype: np.dtype[Any],
         held: HeldAs,
         address: Address,
     ) -> None:
         self._file = file
         self._opened = matrix
-        self._shape = shape
+        self._rows = rows
+        self._shape = len(rows), n_cols
         self._stored_dtype = stored_dtype
         self._held = held
         self._address = address
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows of the file and columns."""
+        """Rows and columns."""
         return self._shape
 
     @property
@@ -115,9 +152,14 @@ class MatrixView:
 
     @property
     def nnz(self) -> int:
-        """How many values the file stores."""
+        """How many values the file stores for these rows."""
         matrix = self._matrix
-        return 0 if matrix is None else matrix.nnz
+        return 0 if matrix is None else matrix.nnz - self._nnz_left_out
+
+    @cached_property
+    def _nnz_left_out(self) -> int:
+        rows = self._rows.left_out()
+        return int(self._opened.row_counts(rows).sum()) if self._opened and len(rows) else 0
 
     @property
     def codec(self) -> str:
@@ -133,7 +175,9 @@ class MatrixView:
         return f"{self.name}: {n_rows} x {n_cols} {self.dtype}, {self.nnz} stored values"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return open_view, (self._file.path, self._file.verify, self._address)
+        include_deleted = self._rows.selection is None
+        reopening = (self._file.path, self._file.verify, include_deleted, len(self), self._address)
+        return open_view, reopening
 
     def __getitem__(self, index: Any) -> sp.csr_matrix:
         if not isinstance(index, tuple):
@@ -179,7 +223,8 @@ class MatrixView:
             gathered = GatheredRows.empty(len(rows), self._shape[1], self._stored_dtype)
         else:
             gathered = GatheredRows(
-                *matrix.gather_csr(rows, threads=threads), n_cols=self._shape[1]
+                *matrix.gather_csr(self._rows.in_file(rows), threads=threads),
+                n_cols=self._shape[1],
             )
         return gathered.astype(self.dtype)
 
@@ -201,8 +246,20 @@ class MatrixView:
             raise ValueError(f"{self.name} is packed in a file: an array of it is always a copy")
         return self.toarray().astype(self.dtype if dtype is None else np.dtype(dtype), copy=False)
 
+    def taking(self, rows: Positions) -> MatrixView:
+        """The same matrix with these of its rows alone, in their order."""
+        return MatrixView(
+            self._file,
+            self._opened,
+            n_cols=self._shape[1],
+            rows=ViewRows(self._rows.n_physical, self._rows.in_file(rows)),
+            stored_dtype=self._stored_dtype,
+            held=self._held,
+            address=self._address,
+        )
+
     def validate(self) -> None:
-        """Decode every row and check it; CorruptFileError names the first damaged place."""
+        """Decode every row of the file and check it; CorruptFileError names the first damaged place."""
         matrix = self._matrix
         if matrix is not None:
             matrix.validate()
@@ -223,7 +280,8 @@ class MatrixView:
         step = 2**16
         for first in range(0, n_rows, step):
             last = min(n_rows, first + step)
-            counts = matrix.row_counts(np.arange(first, last, dtype=np.int64))
+            rows = self._rows.in_file(np.arange(first, last, dtype=np.int64))
+            counts = matrix.row_counts(rows)
             ends = np.cumsum(counts * value_bytes + 8)
             start = 0
             while start < last - first:

@@ -17,6 +17,7 @@ from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
 from scx_core.experiment._sections import Sections
+from scx_core.experiment._shown_rows import ShownRows, pick_frame
 from scx_core.metadata import column_names, decode_embedding, decode_frame, decode_uns, read_index
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ Loader = Callable[[], Any]
 class Modality:
     """One modality; of a single-modality file, all of it but obs.
 
-    In a multimodal file `X`, `layers` and `raw` have a row for every cell of the file, empty where
-    the modality was not measured, while `obs`, `obsm` and `obsp` describe its own cells, in their
-    own order: `rows` holds the file's row of each.
+    In a multimodal file `X`, `layers` and `raw` have a row for every cell of the experiment, empty
+    where the modality was not measured, while `obs`, `obsm` and `obsp` describe its own cells, in
+    their own order: `rows` holds the experiment's row of each.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class Modality:
         *,
         name: str,
         modality_id: int,
-        n_file_obs: int,
+        shown: ShownRows,
         n_vars: int,
     ) -> None:
         self._sections = sections
         self._provenance = provenance
-        self._n_file_obs = n_file_obs
+        self._shown = shown
         self._n_vars = n_vars
         self.name = name
         self.modality_id = modality_id
@@ -53,7 +54,7 @@ class Modality:
     @property
     def n_obs(self) -> int:
         """How many cells the modality has of its own."""
-        return self._n_file_obs if self.rows is None else len(self.rows)
+        return self._shown.n_shown if self.rows is None else len(self.rows)
 
     @property
     def n_vars(self) -> int:
@@ -62,8 +63,31 @@ class Modality:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64] | None:
-        """The file's row of each cell of the modality; None when they are the same."""
-        return self._positions(SectionType.MODALITY_ROWS, self._n_file_obs)
+        """The experiment's row of each cell of the modality; None when they are the same."""
+        in_file = self._rows_in_file
+        if in_file is None or self._shown.selection is None:
+            return in_file
+        places = self._shown.places(in_file)
+        return places[places >= 0]
+
+    @cached_property
+    def _rows_in_file(self) -> npt.NDArray[np.int64] | None:
+        """The file's row of each cell that is stored; None when they are the same."""
+        return self._positions(SectionType.MODALITY_ROWS, self._shown.n_physical)
+
+    @property
+    def _n_stored(self) -> int:
+        """How many cells are stored."""
+        in_file = self._rows_in_file
+        return self._shown.n_physical if in_file is None else len(in_file)
+
+    @cached_property
+    def _own_selection(self) -> npt.NDArray[np.int64] | None:
+        """Which of the stored cells are shown; None for all."""
+        in_file = self._rows_in_file
+        if in_file is None or self._shown.selection is None:
+            return self._shown.selection
+        return np.flatnonzero(self._shown.places(in_file) >= 0)
 
     def columns(self, n_shared: int) -> npt.NDArray[np.int64] | None:
         """The row in the shared var, of `n_shared` rows, of each gene; None when none is kept."""
@@ -154,7 +178,7 @@ class Modality:
             self._sections,
             name=self.name,
             modality_id=self.modality_id,
-            n_obs=self._n_file_obs,
+            shown=self._shown,
             described=self._described.get("raw"),
         )
 
@@ -165,8 +189,8 @@ class Modality:
             return None
         buffer, name = table
         frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        self._sections.check_length(name, frame, self.n_obs)
-        return frame
+        self._sections.check_length(name, frame, self._n_stored)
+        return pick_frame(frame, self._own_selection)
 
     def load_var(self) -> pd.DataFrame:
         """A fresh copy of var."""
@@ -185,8 +209,15 @@ class Modality:
 
     def loaders(self, kind: str) -> dict[str, Loader]:
         """For each key of obsm, varm, obsp or varp: a function that decodes a fresh copy."""
-        length = self.n_obs if kind.startswith("obs") else self.n_vars
-        return component_loaders(self._sections, kind, self.modality_id, self.name, length)
+        of_cells = kind.startswith("obs")
+        return component_loaders(
+            self._sections,
+            kind,
+            self.modality_id,
+            self.name,
+            self._n_stored if of_cells else self.n_vars,
+            selection=self._own_selection if of_cells else None,
+        )
 
     def _matrix(
         self, section_type: SectionType, name: str, described: Any, address: Address
@@ -197,7 +228,8 @@ class Modality:
             self.modality_id,
             name,
             described=described,
-            shape=(self._n_file_obs, self.n_vars),
+            shape=(self._shown.n_physical, self.n_vars),
+            selection=self._shown.selection,
             address=address,
         )
 

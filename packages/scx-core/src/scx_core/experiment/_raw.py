@@ -15,6 +15,7 @@ from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._matrices import open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._sections import Sections
+from scx_core.experiment._shown_rows import ShownRows
 from scx_core.metadata import decode_frame, read_index
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ class RawView:
         *,
         name: str,
         modality_id: int,
-        n_obs: int,
+        shown: ShownRows,
         described: Any,
     ) -> None:
         self._sections = sections
         self._name = name
         self._modality_id = modality_id
-        self._n_obs = n_obs
+        self._shown = shown
         self._described = described
 
     @property
@@ -46,8 +47,8 @@ class RawView:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows of the file and genes of raw."""
-        return self._n_obs, self.n_vars
+        """Rows of X and genes of raw."""
+        return self._shown.n_shown, self.n_vars
 
     @cached_property
     def var(self) -> pd.DataFrame:
@@ -69,7 +70,8 @@ class RawView:
             self._modality_id,
             "raw/X",
             described=self._described,
-            shape=self.shape,
+            shape=(self._shown.n_physical, self.n_vars),
+            selection=self._shown.selection,
             address=Address("raw", self._name),
         )
 

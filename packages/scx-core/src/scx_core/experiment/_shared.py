@@ -14,6 +14,7 @@ from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._sections import Sections
+from scx_core.experiment._shown_rows import ShownRows, pick_frame
 from scx_core.metadata import decode_frame, decode_uns, read_index
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 class SharedParts:
     """The sections without a modality, but for those that a single modality's file keeps there."""
 
-    def __init__(self, sections: Sections, provenance: Provenance, *, n_obs: int) -> None:
+    def __init__(self, sections: Sections, provenance: Provenance, *, shown: ShownRows) -> None:
         self._sections = sections
         self._provenance = provenance
-        self._n_obs = n_obs
+        self._shown = shown
         self._merged_obs: tuple[Any, str] | None = None
 
     @cached_property
@@ -49,8 +50,9 @@ class SharedParts:
         """Names of the cells."""
         buffer, name = self.obs_bytes()
         names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
-        self._sections.check_length(name, names, self._n_obs)
-        return names
+        self._sections.check_length(name, names, self._shown.n_physical)
+        selection = self._shown.selection
+        return names if selection is None else names[selection]
 
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes of all modalities; none when the file has no var over all."""
@@ -64,8 +66,8 @@ class SharedParts:
         """A fresh copy of obs."""
         buffer, name = self.obs_bytes()
         frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        self._sections.check_length(name, frame, self._n_obs)
-        return frame
+        self._sections.check_length(name, frame, self._shown.n_physical)
+        return pick_frame(frame, self._shown.selection)
 
     @property
     def has_var(self) -> bool:
@@ -93,8 +95,10 @@ class SharedParts:
 
     def loaders(self, kind: str) -> dict[str, Callable[[], Any]]:
         """For each key of obsm, varm, obsp or varp: a function that decodes a fresh copy."""
-        length = self._n_obs if kind.startswith("obs") else len(self.var_names())
-        return component_loaders(self._sections, kind, 0, "", length)
+        if not kind.startswith("obs"):
+            return component_loaders(self._sections, kind, 0, "", len(self.var_names()))
+        n_rows, selection = self._shown.n_physical, self._shown.selection
+        return component_loaders(self._sections, kind, 0, "", n_rows, selection=selection)
 
     @property
     def axis(self) -> int:

@@ -29,6 +29,8 @@ def find_damage(experiment: Experiment, *, deep: bool) -> dict[int, str]:
     search = _Search(experiment)
     search.hashes(experiment.file)
     if deep:
+        search.attempt(lambda: experiment.deleted_rows)
+        experiment = experiment.with_deleted()  # what is wrong with those counts as well
         search.shared(experiment.shared, multimodal=experiment.is_multimodal)
         for modality in experiment.parts():
             search.modality(modality)
