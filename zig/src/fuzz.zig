@@ -8,6 +8,7 @@
 //! seed is printed and can be given again.
 
 const std = @import("std");
+const deletion_vectors = @import("container/deletion_vectors.zig");
 const errors = @import("errors.zig");
 const matrix_module = @import("codec/matrix.zig");
 const samples = @import("fuzz_samples.zig");
@@ -23,6 +24,8 @@ const Tally = struct {
     opened: u64 = 0,
     rows: u64 = 0,
     refused_rows: u64 = 0,
+    deleted: u64 = 0,
+    refused_vectors: u64 = 0,
 };
 
 pub fn main(init: std.process.Init.Minimal) !void {
@@ -39,11 +42,12 @@ pub fn main(init: std.process.Init.Minimal) !void {
     while (samples.clockSeconds() < stop) {
         for (0..64) |_| try round(prng.random(), good, &tally);
     }
-    std.debug.print("{d} rounds: {d} files opened, {d} rows decoded, {d} refused\n", .{
-        tally.rounds, tally.opened, tally.rows, tally.refused_rows,
+    std.debug.print("{d} rounds: {d} files opened, {d} rows decoded, {d} refused, {d} rows deleted, {d} times refused\n", .{
+        tally.rounds, tally.opened, tally.rows, tally.refused_rows, tally.deleted, tally.refused_vectors,
     });
     // a fuzzer that refuses everything, or nothing, tests nothing
     if (tally.opened == 0 or tally.rows == 0 or tally.refused_rows == 0) return error.NothingWasTested;
+    if (tally.deleted == 0 or tally.refused_vectors == 0) return error.NothingWasTested;
 }
 
 fn round(random: std.Random, good: []const samples.Sample, tally: *Tally) !void {
@@ -58,6 +62,9 @@ fn round(random: std.Random, good: []const samples.Sample, tally: *Tally) !void 
     const file = File.fromBytes(allocator, bytes[0..length], .{ .verify = verify }, &report) catch return;
     defer file.closeBorrowed();
     tally.opened += 1;
+    readDeleted(file, tally, &report) catch {
+        tally.refused_vectors += 1;
+    };
     for (sample.selectors) |selector| {
         const matrix = Matrix.open(allocator, file, selector, &report) catch continue;
         defer matrix.close();
@@ -65,6 +72,23 @@ fn round(random: std.Random, good: []const samples.Sample, tally: *Tally) !void 
         for (0..matrix.shards.len) |number| {
             validate.validateShard(allocator, matrix, @intCast(number), &report) catch {};
         }
+    }
+}
+
+fn readDeleted(file: *const File, tally: *Tally, report: *Report) !void {
+    const section = try deletion_vectors.find(file.sections, report) orelse return;
+    const n_obs = file.header.n_obs;
+    const ranges = try deletion_vectors.ranges(allocator, file.sections, n_obs, report);
+    defer allocator.free(ranges);
+    const n_rows = try deletion_vectors.count(file.sectionBytes(section), ranges, report);
+    if (n_rows > 1 << 20) return; // a row may be named twice: that costs time, not safety
+    const rows = try allocator.alloc(i64, @intCast(n_rows));
+    defer allocator.free(rows);
+    try deletion_vectors.fill(file.sectionBytes(section), ranges, rows, report);
+    tally.deleted += n_rows;
+    for (rows, 0..) |row, place| {
+        if (row < 0 or row >= n_obs) @panic("a deleted row outside the file was let through");
+        if (place > 0 and row <= rows[place - 1]) @panic("deleted rows out of order were let through");
     }
 }
 

@@ -3,6 +3,7 @@
 const std = @import("std");
 const canonical = @import("codec/canonical.zig");
 const container_writer = @import("container/writer.zig");
+const deletion_vectors = @import("container/deletion_vectors.zig");
 const errors = @import("errors.zig");
 const layout = @import("container/layout.zig");
 const matrix_module = @import("codec/matrix.zig");
@@ -79,10 +80,11 @@ pub fn clockSeconds() u64 {
 }
 
 pub fn make(allocator: Allocator) ![]const Sample {
-    const made = try allocator.alloc(Sample, 2);
-    for (made, [_]shard.Codec{ .rowpack, .none }) |*sample, codec| {
+    const made = try allocator.alloc(Sample, 3);
+    for (made[0..2], [_]shard.Codec{ .rowpack, .none }) |*sample, codec| {
         sample.* = .{ .bytes = try makeFile(allocator, codec), .selectors = &selectors };
     }
+    made[2] = .{ .bytes = try makeWithoutMatrix(allocator), .selectors = &.{} };
     return made;
 }
 
@@ -111,8 +113,33 @@ fn makeFile(allocator: Allocator, codec: shard.Codec) ![]align(platform.page_byt
     for (&matrices) |*matrix| switch (matrix.value_type) {
         inline else => |value_type| try addMatrix(value_type, allocator, writer, codec, matrix, random.random()),
     };
+    // the rows 0, 2 and 3
+    const bitmap = "\x3a\x30\x00\x00\x01\x00\x00\x00" ++ "\x00\x00\x02\x00" ++ "\x10\x00\x00\x00" ++ "\x00\x00\x02\x00\x03\x00";
+    try addDeleted(allocator, writer, &.{ .{ .shard_id = 0, .bitmap = bitmap }, .{ .shard_id = 1, .bitmap = bitmap } });
     try writer.finish(&report);
     return readFile(allocator, path);
+}
+
+/// Deletion vectors have bitmaps of this form where many rows lie in one range, as they do without a matrix.
+fn makeWithoutMatrix(allocator: Allocator) ![]align(platform.page_bytes_min) u8 {
+    const path = "scx-fuzz-sample.scx";
+    var report: Report = .{};
+    const writer = try Writer.create(allocator, path, .{ .n_obs = 1 << 18, .n_vars = 0, .overwrite = true }, &report);
+    defer writer.close();
+    const bits: [8192]u8 = @splat(0x55);
+    const bitmap = "\x3b\x30\x02\x00\x02" ++ // three containers, the second one of runs
+        "\x00\x00\x01\x00" ++ "\x01\x00\x04\x00" ++ "\x02\x00\xff\x7f" ++
+        "\x05\x00\x09\x00" ++ "\x02\x00" ++ "\x07\x00\x02\x00" ++ "\x20\x00\x01\x00" ++ bits;
+    try addDeleted(allocator, writer, &.{.{ .shard_id = 0, .bitmap = bitmap }});
+    try writer.finish(&report);
+    return readFile(allocator, path);
+}
+
+fn addDeleted(allocator: Allocator, writer: *Writer, vectors: []const deletion_vectors.Vector) !void {
+    var report: Report = .{};
+    const bytes = try deletion_vectors.serialize(allocator, vectors);
+    defer allocator.free(bytes);
+    try writer.addSection(.{ .name = deletion_vectors.section_name, .section_type = .deletion_vectors }, bytes, &report);
 }
 
 fn addMatrix(

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__, require_version
 
 if TYPE_CHECKING:
+    from ._compact import compact
     from ._convert import from_anndata, from_mudata, read, write
     from ._convert_files import from_10x, from_h5ad, from_h5mu, from_mtx
+    from ._deletion import mark_deleted
     from ._errors import CorruptFileError
     from ._user_warnings import ScxWarning
     from .experiment import Experiment, MatrixView, open
@@ -24,12 +26,14 @@ __all__ = [
     "MatrixView",
     "ScxWarning",
     "__version__",
+    "compact",
     "from_10x",
     "from_anndata",
     "from_h5ad",
     "from_h5mu",
     "from_mtx",
     "from_mudata",
+    "mark_deleted",
     "open",
     "read",
     "require_version",
@@ -42,12 +46,14 @@ _MODULES = {
     "Experiment": "experiment",
     "MatrixView": "experiment",
     "ScxWarning": "_user_warnings",
+    "compact": "_compact",
     "from_10x": "_convert_files",
     "from_anndata": "_convert",
     "from_h5ad": "_convert_files",
     "from_h5mu": "_convert_files",
     "from_mtx": "_convert_files",
     "from_mudata": "_convert",
+    "mark_deleted": "_deletion",
     "open": "experiment",
     "read": "_convert",
     "write": "_convert",

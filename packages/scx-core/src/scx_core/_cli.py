@@ -112,7 +112,8 @@ def _add_convert(commands: Any) -> None:
         help="make a .scx file of another format, or the other way round",
         description="Make OUT of IN. IN may be an .h5ad, an .h5mu, a 10x Genomics .h5, a Matrix "
         "Market folder (or the .mtx file in it), and OUT a .scx file; or IN a .scx file and OUT "
-        "an .h5ad or .h5mu. IN is judged by its content, OUT by its suffix.",
+        "an .h5ad or .h5mu, or a .scx file that lacks the cells marked as deleted. IN is judged by "
+        "its content, OUT by its suffix.",
     )
     parser.add_argument("source", metavar="IN")
     parser.add_argument("target", metavar="OUT")

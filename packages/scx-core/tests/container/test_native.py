@@ -38,7 +38,8 @@ def test_statuses_are_those_of_the_header() -> None:
     lib = _native.native().lib
     names = (
         *("BAD_ARGUMENT", "OUT_OF_RANGE", "UNSUPPORTED", "TRUNCATED", "CORRUPT", "IO"),
-        *("NO_MEMORY", "LIMIT", "CLOSED", "WRONG_PROCESS", "NOT_FOUND", "TIMEOUT", "EXISTS"),
+        *("NO_MEMORY", "LIMIT", "CLOSED", "WRONG_PROCESS", "NOT_FOUND", "TIMEOUT"),
+        *("EXISTS", "BUSY"),
     )
     for name in names:
         assert getattr(_errors, name) == getattr(lib, f"SCX_{name}"), name
@@ -62,6 +63,7 @@ def test_statuses_are_those_of_the_header() -> None:
         (_errors.NOT_FOUND, KeyError),
         (_errors.TIMEOUT, TimeoutError),
         (_errors.EXISTS, FileExistsError),
+        (_errors.BUSY, _errors.FileBusyError),
         (99, RuntimeError),
     ],
 )

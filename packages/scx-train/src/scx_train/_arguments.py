@@ -210,14 +210,18 @@ def _panel_warning(n_given: int, n_kept: int, argument: str) -> str:
     )
 
 
-def row_selection(value: Any, *, n_obs: int) -> npt.NDArray[np.int64] | None:
+def row_selection(
+    value: Any, *, n_obs: int, deleted: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
     """Rows to stream, int64, ascending and distinct; None for all.
+
+    A mask may be true for `deleted` rows, which are not chosen.
 
     Raises
     ------
     ValueError
         It is a mask of another length, not one-dimensional, not of whole numbers, names a row
-        twice or one that is not there, or chooses none.
+        twice, one that is not there or one that is deleted, or chooses none.
     """
     if value is None:
         return None
@@ -227,7 +231,7 @@ def row_selection(value: Any, *, n_obs: int) -> npt.NDArray[np.int64] | None:
     if given.dtype == np.bool_:
         if len(given) != n_obs:
             raise ValueError(f"rows is a mask of {len(given)} entries for {n_obs} cells")
-        given = np.flatnonzero(given)
+        given = np.setdiff1d(np.flatnonzero(given), deleted)
     if given.size == 0:
         raise ValueError("rows chooses no cell: pass None for all")
     if given.dtype.kind not in "iu":
@@ -244,5 +248,11 @@ def row_selection(value: Any, *, n_obs: int) -> npt.NDArray[np.int64] | None:
     if repeated.size:
         raise ValueError(
             f"rows holds {chosen[repeated[0]]} more than once, but an epoch has each cell once"
+        )
+    gone = np.intersect1d(chosen, deleted)
+    if gone.size:
+        raise ValueError(
+            f"rows holds {gone[0]}, which is marked as deleted in the file: leave it out "
+            "(`Experiment.live_rows` has the rows that are left), or pass a mask"
         )
     return chosen

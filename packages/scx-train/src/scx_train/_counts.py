@@ -19,16 +19,22 @@ STRETCHES = 4
 STRETCH_ROWS = 32
 
 
-def warn_unless_counts(matrix: Matrix, *, label: str, path: str, stacklevel: int) -> None:
+def warn_unless_counts(
+    matrix: Matrix, live: Rows | None, *, label: str, path: str, stacklevel: int
+) -> None:
     """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
 
-    Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the matrix: reading few
-    places costs little even where the file is not in memory. Damage shows when its batch is due.
+    Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the matrix, or over its cells
+    `live`: reading few places costs little even where the file is not in memory. Damage shows
+    when its batch is due.
     """
     if matrix.dtype.kind == "u":
         return
-    for start in np.linspace(0, matrix.info.n_rows, STRETCHES, endpoint=False).astype(np.int64):
-        rows = np.arange(start, min(start + STRETCH_ROWS, matrix.info.n_rows), dtype=np.int64)
+    n_live = matrix.info.n_rows if live is None else len(live)
+    for start in np.linspace(0, n_live, STRETCHES, endpoint=False).astype(np.int64):
+        rows = np.arange(start, min(start + STRETCH_ROWS, n_live), dtype=np.int64)
+        if live is not None:
+            rows = live[rows]
         try:
             indptr, _, values = matrix.gather_csr(rows, dtype=np.float64, threads=1)
         except CorruptFileError:

@@ -83,7 +83,9 @@ class TrainingDataset(CellStream[Source, Batch]):
     shuffle
         False for the cells in the order of the file, default True.
     rows
-        Rows of the file to stream: whole numbers, each once, or a boolean mask over all rows. None
+        Rows of the file to stream: whole numbers, each once, or a boolean mask over all rows. Rows
+        that are marked as deleted never come: a mask may be true there, a number of one is refused.
+        None
         (default) for all. They need no order; `shuffle` says in which they come.
     drop_last
         Leave out the tail, the cells at the end of an epoch that do not fill a batch (of every

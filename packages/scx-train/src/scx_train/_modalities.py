@@ -15,7 +15,7 @@ from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
 
 from ._obs import ObsValues, frame_column, training_column
-from ._source import Fingerprint, Source, source_of
+from ._source import Fingerprint, Source, open_with_all_rows, source_of
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def open_modalities(
     CorruptFileError, OSError
         As `open_source` does.
     """
-    experiment = Experiment(path)
+    experiment = open_with_all_rows(path)
     if not experiment.is_multimodal:
         raise ValueError(
             f"{experiment.path} is a file of a single modality without a name: use TrainingDataset"

@@ -71,9 +71,20 @@ class Source:
 
     @property
     def rows(self) -> npt.NDArray[np.int64] | None:
-        """The rows of the cells that the modality has, ascending; None for all of the file's."""
-        rows = None if self.modality is None else self.modality.rows
-        return None if rows is None else np.sort(rows)
+        """The rows of the cells that there are, ascending; None for all of the file's.
+
+        Left out are those that the modality did not measure, and those marked as deleted.
+        """
+        measured = None if self.modality is None else self.modality.rows
+        if measured is None:
+            return self.live_rows
+        rows: npt.NDArray[np.int64] = np.setdiff1d(measured, self.experiment.deleted_rows)
+        return rows
+
+    @property
+    def live_rows(self) -> npt.NDArray[np.int64] | None:
+        """The rows that are not marked as deleted, ascending; None for all of the file's."""
+        return self.experiment.live_rows if len(self.experiment.deleted_rows) else None
 
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the matrix's genes."""
@@ -172,13 +183,25 @@ def open_source(
     OSError
         It cannot be opened.
     """
-    experiment = Experiment(path)
+    experiment = open_with_all_rows(path)
     part = _modality(experiment, modality, stacklevel + 1 if stacklevel else 0)
     return source_of(experiment, part, source)
 
 
+def open_with_all_rows(path: str | os.PathLike[str]) -> Experiment:
+    """A file whose rows are numbered as they are stored, as batches and plans number them.
+
+    Deleted ones are there too; `deleted_rows` says which they are.
+    """
+    return Experiment(path, include_deleted=True)
+
+
 def source_of(experiment: Experiment, part: Modality | None, source: str) -> Source:
-    """One matrix of an open file, of a modality where the file has any; raises as `open_source`."""
+    """One matrix of an open file, of a modality where the file has any; raises as `open_source`.
+
+    The file comes from `open_with_all_rows`.
+    """
+    assert experiment.n_obs == experiment.n_obs_physical
     holder = experiment if part is None else part
     name = "" if part is None else part.name
     modality_id = 0 if part is None else part.modality_id

@@ -52,7 +52,8 @@ def split(
 
     Returns
     -------
-    For each fraction the rows of its cells: int64, ascending.
+    For each fraction the file's rows of its cells: int64, ascending. Cells that are marked as
+    deleted are in no part.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def split(
                 f"the part of {share} would have none of the {experiment.n_obs} cells"
                 + (f" in {len(np.unique(labels))} groups" if group is not None else "")
             )
-    return parts
+    return [experiment.live_rows[part] for part in parts]
 
 
 def _shares(fractions: Any) -> list[float]:

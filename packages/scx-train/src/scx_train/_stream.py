@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._pipeline import epoch_stream
+from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
 from ._budget import Demand, MatrixDemand, fit
@@ -52,8 +53,13 @@ class Cells(Protocol):
         ...
 
     @property
+    def experiment(self) -> Experiment:
+        """The file, with its deleted rows."""
+        ...
+
+    @property
     def n_obs(self) -> int:
-        """Rows of the file."""
+        """Rows of the file, those of deleted cells included."""
         ...
 
     @property
@@ -115,7 +121,10 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         self._obsm = cells.embeddings(options.obsm)
         self._path = cells.path
         self._fingerprint = cells.fingerprint
-        chosen = arguments.row_selection(options.rows, n_obs=cells.n_obs)
+        self._n_obs_physical = cells.n_obs
+        chosen = arguments.row_selection(
+            options.rows, n_obs=cells.n_obs, deleted=cells.experiment.deleted_rows
+        )
         self._rows = ShardRows(cells.shard_starts, _common(chosen, cells.rows))
         self._budget = fit(self._demand(matrices, metadata_bytes), options.max_memory_mb)
         self._mmap_bytes = os.path.getsize(cells.path)
@@ -210,8 +219,16 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
 
     @property
     def n_obs(self) -> int:
-        """How many cells an epoch has over all processes: those of the file, or of `rows`."""
+        """How many cells an epoch has over all processes: those of the file, or of `rows`.
+
+        Cells that are marked as deleted do not count.
+        """
         return self._rows.n_rows
+
+    @property
+    def n_obs_physical(self) -> int:
+        """How many rows the file has, those of deleted cells included."""
+        return self._n_obs_physical
 
     @property
     def effective_batch_size(self) -> int:

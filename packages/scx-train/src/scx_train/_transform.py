@@ -65,7 +65,11 @@ class Transform:
             return self
         if self.pflog or self.normalize:
             warn_unless_counts(
-                source.matrix, label=source.title, path=source.path, stacklevel=stacklevel + 2
+                source.matrix,
+                source.rows,
+                label=source.title,
+                path=source.path,
+                stacklevel=stacklevel + 2,
             )
         if not self.pflog or self.pflog_alpha is not None:
             return self

@@ -36,6 +36,8 @@ ALLOWED: dict[SourceKind, tuple[str, ...]] = {
     "mtx_file": (*WRITING, "feature_types", "var_names"),
     "scx": ("modality", "compression"),
 }
+# of a .scx file that is written anew
+COMPACTING = ("codec", "shard_size", "threads")
 READERS: dict[SourceKind, str] = {
     "h5ad": "from_h5ad",
     "h5mu": "from_h5mu",
@@ -44,6 +46,7 @@ READERS: dict[SourceKind, str] = {
     "mtx_file": "from_mtx",
 }
 EXPORTS = (".h5ad", ".h5mu")
+SCX = ".scx"
 
 
 def convert(options: argparse.Namespace) -> int:
@@ -59,9 +62,14 @@ def convert(options: argparse.Namespace) -> int:
             + (f"; {remedy}" if remedy else "")
         )
     _check_target(kind, target)
-    given = _chosen(options, kind, source)
+    compacting = kind == "scx" and target.suffix.lower() == SCX
+    allowed = COMPACTING if compacting else ALLOWED[kind]
+    given = _chosen(options, allowed, f"{source} is {DESCRIPTIONS[kind]}")
     try:
-        if kind == "scx":
+        if compacting:
+            del given["memory_budget"]  # its matrices pass in small pieces
+            scx_core.compact(source, target, **given)
+        elif kind == "scx":
             _export(source, target, given)
         else:
             getattr(scx_core, READERS[kind])(source, target, **given)
@@ -75,23 +83,23 @@ def convert(options: argparse.Namespace) -> int:
 
 def _check_target(kind: SourceKind, target: Path) -> None:
     suffix = target.suffix.lower()
-    if kind == "scx" and suffix not in EXPORTS:
-        raise UsageError(f"OUT is {target}: from a .scx file, write an .h5ad or .h5mu")
-    if kind != "scx" and suffix != ".scx":
+    if kind == "scx" and suffix not in (*EXPORTS, SCX):
+        raise UsageError(f"OUT is {target}: from a .scx file, write an .h5ad, .h5mu or .scx")
+    if kind != "scx" and suffix != SCX:
         raise UsageError(f"OUT is {target}: its name must end in .scx")
 
 
-def _chosen(options: argparse.Namespace, kind: SourceKind, source: Path) -> dict[str, Any]:
-    """The options that were given, all of which must make sense for this kind of source."""
+def _chosen(options: argparse.Namespace, allowed: tuple[str, ...], what: str) -> dict[str, Any]:
+    """The options that were given, all of which must be allowed."""
     given = {
         name: getattr(options, name)
         for name in SPECIFIC
         if getattr(options, name) is not None and getattr(options, name) is not False
     }
     for name in given:
-        if name not in ALLOWED[kind]:
+        if name not in allowed:
             flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} does not apply: {source} is {DESCRIPTIONS[kind]}")
+            raise UsageError(f"{flag} does not apply: {what}")
     return {
         **given,
         "overwrite": options.overwrite,

@@ -259,7 +259,7 @@ class MatrixView:
         )
 
     def validate(self) -> None:
-        """Decode every row of the file and check it; CorruptFileError names the first damaged place."""
+        """Decode and check every row of the file; CorruptFileError names the first damaged one."""
         matrix = self._matrix
         if matrix is not None:
             matrix.validate()
