@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
-from scx_train import TrainingDataset, split
+from scx_train import IndexPlanDataset, MultimodalTrainingDataset, TrainingDataset, split
 
 GONE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 42, 100]  # the first shard is empty then
 LIVE = np.setdiff1d(np.arange(101), GONE)
@@ -171,3 +171,14 @@ def test_cells_of_a_modality(tmp_path: Path) -> None:
         seen += rows.tolist()
     measured = np.flatnonzero((numbers >= 10) & (numbers < 40))
     assert sorted(seen) == np.setdiff1d(measured, [0, 12, 35]).tolist()
+    both = MultimodalTrainingDataset(path, 8)
+    assert sorted(rows_of(both)) == np.setdiff1d(np.arange(40), [0, 12, 35]).tolist()
+
+
+def test_plans_that_name_a_deleted_row(path: Path) -> None:
+    dataset = IndexPlanDataset(path, normalize=False)
+    assert (dataset.n_obs, dataset.n_obs_physical) == (88, 101)
+    (batch,) = dataset.iter_with_plans([[(10, 50), (60, 11)]])
+    assert sorted(batch["pairs"]) == [(10, 50), (60, 11)]
+    with pytest.raises(IndexError, match="has row 42, which is marked as deleted"):
+        list(dataset.iter_with_plans([[(10, 42)]]))

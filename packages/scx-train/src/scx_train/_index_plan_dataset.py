@@ -178,6 +178,7 @@ class IndexPlanDataset(TerminalDataset):
         self._transform = transform.fitted(opened, stacklevel=2)
         self._obs = opened.obs_columns(names)
         self._n_obs, self._n_vars = opened.n_obs, opened.n_vars
+        self._n_deleted = len(opened.experiment.deleted_rows)
         self._path, self._source_label = opened.path, opened.label
         self._modality = None if opened.modality is None else opened.modality.name
         self._shard_starts = opened.shard_starts[:-1]
@@ -200,7 +201,7 @@ class IndexPlanDataset(TerminalDataset):
             max_plan_size=self._demand.max_plan_size,
             shard_starts=self._shard_starts if by_shard else None,
             is_cell=is_cell,
-            missing=f"modality {self._modality!r} does not have",
+            missing=_missing(opened),
         )
         self._counters = CacheCounters()
         self._source: Source | None = opened
@@ -321,7 +322,12 @@ class IndexPlanDataset(TerminalDataset):
 
     @property
     def n_obs(self) -> int:
-        """How many rows the file has."""
+        """How many cells the file has, without those that are marked as deleted."""
+        return self._n_obs - self._n_deleted
+
+    @property
+    def n_obs_physical(self) -> int:
+        """How many rows the file has, those of deleted cells included."""
         return self._n_obs
 
     @property
@@ -360,7 +366,7 @@ class IndexPlanDataset(TerminalDataset):
         parts = [self._modality, None if self._source_label == "X" else self._source_label]
         where = "".join(f"[{part}]" for part in parts if part is not None)
         state = ", closed" if self.closed else ""
-        return f"IndexPlanDataset({self._path!r}{where}: {self._n_obs} cells × {genes}{state})"
+        return f"IndexPlanDataset({self._path!r}{where}: {self.n_obs} cells × {genes}{state})"
 
     def _release(self) -> None:
         self._source = None
@@ -378,8 +384,18 @@ def _or_default(value: Any, argument: str, *, highest: int | None = None) -> int
     return arguments.whole_number(value, argument, lowest=1, highest=highest)
 
 
+def _missing(source: Source) -> str:
+    """What is said of a row that is no cell."""
+    reasons = []
+    if len(source.experiment.deleted_rows):
+        reasons.append("is marked as deleted")
+    if source.modality is not None:
+        reasons.append(f"modality {source.modality.name!r} does not have")
+    return " or ".join(reasons)
+
+
 def _cells_of_modality(source: Source) -> npt.NDArray[np.bool_] | None:
-    """Which rows of the file are cells of the modality; None for all."""
+    """Which rows of the file are cells, of the modality and not deleted; None for all."""
     if source.rows is None:
         return None
     mask = np.zeros(source.n_obs, dtype=np.bool_)
