@@ -16,6 +16,7 @@ from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
 from ._multimodal import MultimodalTrainingDataset  # noqa: E402
+from ._paired_plans import PairedPlans, paired_plans  # noqa: E402
 from ._pairs import PairBatch  # noqa: E402
 from ._split import split  # noqa: E402
 
@@ -27,10 +28,12 @@ __all__ = [
     "MultimodalBatch",
     "MultimodalTrainingDataset",
     "PairBatch",
+    "PairedPlans",
     "TrainingDataset",
     "__version__",
     "collate_cellset_gathered",
     "downsample_counts_csr",
     "downsample_file_identity",
+    "paired_plans",
     "split",
 ]

@@ -108,8 +108,10 @@ class PairRules:
         if int(pairs.min()) < 0 or int(pairs.max()) >= self.n_obs:
             wrong = (pairs < 0) | (pairs >= self.n_obs)
             place, row = _first(pairs, wrong)
-            there = f"numbered 0 to {self.n_obs - 1}" if self.n_obs else "none"
-            raise IndexError(f"pair {place} of the plan has row {row}, but the cells are {there}")
+            there = f"the cells are numbered 0 to {self.n_obs - 1}"
+            if self.n_obs == 0:
+                there = "the file has no cells"
+            raise IndexError(f"pair {place} of the plan has row {row}, but {there}")
         if self.is_cell is not None and not self.is_cell[pairs].all():
             place, row = _first(pairs, ~self.is_cell[pairs])
             raise IndexError(f"pair {place} of the plan has row {row}, which {self.missing}")

@@ -1,7 +1,7 @@
 """Batches for torch: what a DataLoader takes, with any number of workers.
 
 `TrainingIterable` gives those of a `TrainingDataset`, `MultimodalTrainingIterable` those of a
-`MultimodalTrainingDataset`.
+`MultimodalTrainingDataset`, `PlanIterable` those of any plan-driven data set.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 from ._torch_iterable import DatasetIterable
+from ._torch_plans import PlanIterable
 
-__all__ = ["MultimodalTrainingIterable", "TrainingIterable"]
+__all__ = ["MultimodalTrainingIterable", "PlanIterable", "TrainingIterable"]
 
 
 class TrainingIterable(DatasetIterable):

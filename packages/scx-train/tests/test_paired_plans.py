@@ -1,0 +1,247 @@
+"""paired_plans: each perturbed cell with a control of its own stratum, and no other."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scx_core
+from scx_train import IndexPlanDataset, PairedPlans, paired_plans
+
+MakeFile = Callable[..., Path]
+MATCH = ["cell_type", "batch"]
+
+
+def screen(n_obs: int = 400, *, seed: int = 0) -> pd.DataFrame:
+    """Every stratum has controls but for type T in batch 2, and those of gaps."""
+    rng = np.random.default_rng(seed)
+    obs = pd.DataFrame(
+        {
+            "target": rng.choice(["none", "A", "B", "C"], n_obs),
+            "cell_type": pd.Categorical(rng.choice(["T", "B"], n_obs)),
+            "batch": rng.integers(1, 4, n_obs),
+        }
+    )
+    hole = (obs["cell_type"] == "T") & (obs["batch"] == 2) & (obs["target"] == "none")
+    obs.loc[hole, "target"] = "A"
+    return obs
+
+
+def file_of(make_file: MakeFile, obs: pd.DataFrame) -> Path:
+    return make_file(len(obs), 5, obs=obs.copy())
+
+
+def quiet(path: Any, *args: Any, **options: Any) -> PairedPlans:
+    with pytest.warns(UserWarning, match="no control of their own stratum"):
+        return paired_plans(path, *args, **options)
+
+
+def test_every_perturbed_cell_once_with_a_control_of_its_stratum(make_file: MakeFile) -> None:
+    obs = screen()
+    plans = quiet(file_of(make_file, obs), "target", "none", MATCH, 32, 7)
+    given = list(plans)
+    assert [len(plan) for plan in given[:-1]] == [32] * (len(plans) - 1) and len(given) == len(
+        plans
+    )
+    pairs = [pair for plan in given for pair in plan]
+    assert all(type(plan) is list and type(plan[0]) is tuple for plan in given)
+    hole = (obs["cell_type"] == "T") & (obs["batch"] == 2)
+    expected = np.flatnonzero((obs["target"] != "none") & ~hole)
+    assert sorted(first for first, _ in pairs) == expected.tolist()
+    assert plans.n_pairs == len(expected)
+    for first, second in pairs:
+        assert obs["target"][second] == "none"
+        assert obs["cell_type"][first] == obs["cell_type"][second]
+        assert obs["batch"][first] == obs["batch"][second]
+
+
+def test_strata_without_a_control_are_reported(make_file: MakeFile) -> None:
+    obs = screen()
+    hole = (obs["cell_type"] == "T") & (obs["batch"] == 2)
+    with pytest.warns(UserWarning, match=rf"{hole.sum()} of .* cell_type='T', batch=2") as caught:
+        plans = paired_plans(file_of(make_file, obs), "target", "none")
+    assert caught[0].filename == __file__
+    assert plans.strata_without_control == [
+        {"cell_type": "T", "batch": 2, "n_cells": int(hole.sum())}
+    ]
+    assert plans.n_without_control == hole.sum()
+
+
+def test_gaps(make_file: MakeFile) -> None:
+    obs = pd.DataFrame(
+        {
+            "target": ["x", "none", "x", "none", None, "x", "none", "x"],
+            "cell_type": ["T", "T", None, None, "T", "B", "B", "B"],
+            "dose": [1.0, 1.0, 1.0, 1.0, 1.0, np.nan, np.nan, 2.0],
+        }
+    )
+    plans = quiet(file_of(make_file, obs), "target", "none", ["cell_type", "dose"])
+    assert list(plans) == [[(0, 1)]]
+    assert sorted(plans.strata_without_control, key=repr) == sorted(
+        [
+            {"cell_type": None, "dose": 1.0, "n_cells": 1},
+            {"cell_type": "B", "dose": None, "n_cells": 1},
+            {"cell_type": "B", "dose": 2.0, "n_cells": 1},
+        ],
+        key=repr,
+    )
+
+
+def test_seed_and_epoch(make_file: MakeFile) -> None:
+    path = file_of(make_file, screen())
+    plans, again = (quiet(path, "target", "none", MATCH, 16, 3) for _ in range(2))
+    assert list(plans) == list(plans) == list(again)
+    assert list(quiet(path, "target", "none", MATCH, 16, 4)) != list(plans)
+    assert plans.epoch == 0
+    epochs = []
+    for epoch in range(3):
+        plans.set_epoch(epoch)
+        epochs.append(list(plans))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        first, second = (dict(p for plan in epochs[i] for p in plan) for i in (one, other))
+        assert list(first) != list(second)  # the order
+        assert sorted(first) == sorted(second)
+        assert first != second  # the controls
+    plans.set_epoch(0)
+    assert list(plans) == epochs[0] == list(again)
+
+
+def test_an_epoch_that_began_stays(make_file: MakeFile) -> None:
+    plans = quiet(file_of(make_file, screen()), "target", "none", MATCH, 16)
+    expected = list(plans)
+    running = iter(plans)
+    found = [next(running)]
+    plans.set_epoch(5)
+    assert found + list(running) == expected
+
+
+def test_the_plans_are_the_documented_draws(
+    make_file: MakeFile,
+    mix: Callable[[int], int],
+    random_words: Callable[[int], Any],
+) -> None:
+    obs = screen(60, seed=1)
+    path = file_of(make_file, obs)
+    for epoch in (0, 4):
+        streams = [
+            mix(mix(mix(9) ^ int.from_bytes(tag, "big")) ^ epoch)
+            for tag in (b"SCXPCTRL", b"SCXPPERM")
+        ]
+        words = iter(np.random.PCG64(streams[0]).random_raw(60).tolist())
+        pairs = []
+        for row in range(60):
+            pool = [
+                other
+                for other in range(60)
+                if obs["target"][other] == "none"
+                and (obs.loc[other, MATCH] == obs.loc[row, MATCH]).all()
+            ]
+            if obs["target"][row] != "none" and pool:
+                pairs.append((row, pool[int((next(words) >> 11) * 2.0**-53 * len(pool))]))
+        stream = random_words(streams[1])
+        for place in range(len(pairs) - 1, 0, -1):
+            bound = place + 1
+            low_max = (bound << (32 - bound.bit_length())) - 1
+            while (product := next(stream) * bound) & 0xFFFFFFFF > low_max:
+                pass
+            other = product >> 32
+            pairs[place], pairs[other] = pairs[other], pairs[place]
+        plans = quiet(path, "target", "none", seed=9)
+        plans.set_epoch(epoch)
+        assert list(plans) == [pairs]
+
+
+def test_controls_are_drawn_evenly(make_file: MakeFile) -> None:
+    obs = pd.DataFrame({"target": ["none"] * 5 + ["x"] * 3000, "batch": 1})
+    plans = paired_plans(file_of(make_file, obs), "target", "none", ["batch"])
+    counts = Counter(second for plan in plans for _, second in plan)
+    assert sorted(counts) == [0, 1, 2, 3, 4]
+    assert all(abs(count - 600) < 5 * np.sqrt(600 * 0.8) for count in counts.values())
+
+
+def test_without_columns_to_match_and_without_a_shuffle(make_file: MakeFile) -> None:
+    obs = pd.DataFrame({"target": [0, 7, 0, 8, 7]})
+    path = file_of(make_file, obs)
+    plans = paired_plans(path, "target", 0, [], 2, shuffle=False)
+    assert [[first for first, _ in plan] for plan in plans] == [[1, 3], [4]]
+    assert {second for plan in plans for _, second in plan} <= {0, 2}
+    short = paired_plans(path, "target", 0, [], 2, shuffle=False, drop_last=True)
+    assert list(short) == list(plans)[:1] and len(short) == 1
+    assert "3 pairs in 2 plans of 2, epoch 0" in repr(plans)
+
+
+def test_what_is_refused(make_file: MakeFile) -> None:
+    obs = screen(50)
+    path = file_of(make_file, obs)
+    with pytest.raises(ValueError, match=r"control_label='NONE' is no label of .*'A', 'B', 'C'"):
+        paired_plans(path, "target", "NONE")
+    with pytest.raises(KeyError, match="donor"):
+        paired_plans(path, "target", "none", ["donor"])
+    with pytest.raises(KeyError, match="pert"):
+        paired_plans(path, "pert", "none")
+    with pytest.raises(TypeError, match="match='batch' must be a list of names"):
+        paired_plans(path, "target", "none", "batch")
+    with pytest.raises(ValueError, match="batch_size=0"):
+        paired_plans(path, "target", "none", batch_size=0)
+    with pytest.raises(ValueError, match="seed=-1"):
+        paired_plans(path, "target", "none", seed=-1)
+    obs = pd.DataFrame({"target": ["x", "none"], "batch": [1, 2]})
+    with pytest.raises(ValueError, match="none of the 1 perturbed cells has a control"):
+        paired_plans(make_file(2, 5, obs=obs, name="two.scx"), "target", "none", ["batch"])
+
+
+def test_an_open_experiment_stays_open(make_file: MakeFile) -> None:
+    path = file_of(make_file, screen())
+    with scx_core.open(path) as experiment:
+        plans = quiet(experiment, "target", "none")
+        assert not experiment.closed and experiment.n_obs == 400
+    assert list(plans) == list(quiet(str(path), "target", "none"))
+    assert list(pickle.loads(pickle.dumps(plans))) == list(plans)
+
+
+def test_as_plans_of_a_data_set(make_file: MakeFile) -> None:
+    path = file_of(make_file, screen())
+    plans = quiet(path, "target", "none", MATCH, 50)
+    with IndexPlanDataset(path, obs_columns=["target", *MATCH], sort_by_shard=False) as dataset:
+        for batch, plan in zip(dataset.iter_with_plans(plans), plans, strict=True):
+            assert batch["pairs"] == plan
+            obs, paired = batch["obs"], batch["obs_paired"]
+            np.testing.assert_array_equal(obs["batch"], paired["batch"])
+            labels = paired["target"]["categories"]  # type: ignore[call-overload]
+            codes = paired["target"]["codes"]  # type: ignore[call-overload]
+            assert {labels[code] for code in codes} == {"none"}
+
+
+def test_another_process_makes_the_same_plans(make_file: MakeFile) -> None:
+    path = file_of(make_file, screen())
+    code = (
+        "import json, sys, warnings; warnings.simplefilter('ignore')\n"
+        "from scx_train import paired_plans\n"
+        "print(json.dumps(list(paired_plans(sys.argv[1], 'target', 'none', seed=11))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
+    )
+    found = [[tuple(pair) for pair in plan] for plan in json.loads(done.stdout)]
+    assert found == list(quiet(path, "target", "none", seed=11))
+
+
+def test_many_strata(make_file: MakeFile) -> None:
+    """As many strata as there are pairs: no loop over strata would show in the outcome."""
+    n = 20_000
+    obs = pd.DataFrame(
+        {"target": np.repeat([0, 1], n), "batch": np.tile(np.arange(n), 2), "cell_type": "T"}
+    )
+    path = make_file(matrix=np.ones((2 * n, 1), np.float32), obs=obs, shard_size=5000)
+    plans = paired_plans(path, "target", 0, ["batch", "cell_type"])
+    assert sorted(p for plan in plans for p in plan) == [(n + i, i) for i in range(n)]

@@ -1,0 +1,212 @@
+"""PlanIterable in DataLoaders: every plan once an epoch, whatever the workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from scx_train import IndexPlanDataset, paired_plans
+from scx_train.torch import PlanIterable
+
+MakeFile = Callable[..., Path]
+PLANS = [[(row, (7 * row) % 101), (row + 1, row)] for row in range(0, 100, 3)]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker:UserWarning"),
+]
+
+
+def pairs_of(batches: Any) -> list[list[tuple[int, int]]]:
+    return [[tuple(pair) for pair in batch["pairs"].tolist()] for batch in batches]
+
+
+def loader(iterable: PlanIterable, **options: Any) -> DataLoader:
+    return DataLoader(iterable, batch_size=None, **options)
+
+
+def drawn(epoch: int) -> Iterator[list[tuple[int, int]]]:
+    rng = np.random.default_rng(epoch)
+    for _ in range(9):
+        yield [tuple(pair) for pair in rng.integers(0, 101, (3, 2)).tolist()]
+
+
+def test_tensors_that_share_memory(make_file: MakeFile) -> None:
+    options: dict[str, Any] = {"obs_columns": ["number"], "sort_by_shard": False}
+    path = make_file(101)
+    iterable = PlanIterable(IndexPlanDataset, path, plans=PLANS, **options)
+    with IndexPlanDataset(path, **options) as dataset:
+        for batch, other in zip(iterable, dataset.iter_with_plans(PLANS), strict=True):
+            assert batch["X"].dtype == torch.float32 and batch["pairs"].dtype == torch.int64
+            assert batch["pairs"].tolist() == [list(pair) for pair in other["pairs"]]
+            for key in ("X", "X_paired"):
+                np.testing.assert_array_equal(batch[key].numpy(), other[key])  # type: ignore[literal-required]
+            assert batch["obs"]["number"].tolist() == batch["pairs"][:, 0].tolist()
+            assert batch["obs_paired"]["number"].tolist() == batch["pairs"][:, 1].tolist()
+            # both are views of the one buffer that was decoded into
+            distance = batch["X_paired"].data_ptr() - batch["X"].data_ptr()
+            assert distance == batch["X"].numel() * 4
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "persistent"), [(0, False), (1, False), (2, True), (3, False)]
+)
+def test_every_plan_once_and_in_order(
+    make_file: MakeFile, num_workers: int, persistent: bool
+) -> None:
+    options: dict[str, Any] = {"sort_by_shard": False}
+    iterable = PlanIterable(IndexPlanDataset, make_file(101), plans=PLANS, **options)
+    batches = loader(iterable, num_workers=num_workers, persistent_workers=persistent)
+    assert len(iterable) == len(PLANS)
+    for _ in range(2):
+        assert pairs_of(batches) == PLANS
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_epochs(make_file: MakeFile, num_workers: int) -> None:
+    obs = pd.DataFrame({"target": ["none", "x"] * 50, "batch": 1})
+    path = make_file(100, obs=obs)
+    plans = paired_plans(path, "target", "none", ["batch"], 8)
+    expected = []
+    for epoch in range(6):
+        plans.set_epoch(epoch)
+        expected.append(list(plans))
+    for given in (plans, partial(plans_of_epoch, plans)):
+        iterable = PlanIterable(IndexPlanDataset, path, plans=given, sort_by_shard=False)
+        batches = loader(iterable, num_workers=num_workers, persistent_workers=num_workers > 0)
+        assert [pairs_of(batches) for _ in range(3)] == expected[:3]
+        assert iterable.epoch == 3
+        iterable.set_epoch(5)
+        assert pairs_of(batches) == expected[5]
+
+
+def plans_of_epoch(plans: Any, epoch: int) -> Any:
+    plans.set_epoch(epoch)
+    return iter(plans)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_ranks(make_file: MakeFile, world_size: int) -> None:
+    path = make_file(101)
+    found = []
+    for rank in range(world_size):
+        iterable = PlanIterable(
+            IndexPlanDataset,
+            path,
+            plans=drawn,
+            rank=rank,
+            world_size=world_size,
+            sort_by_shard=False,
+        )
+        found.append(pairs_of(loader(iterable)))
+    assert [plan for round_ in zip(*found, strict=True) for plan in round_] == list(drawn(0))[
+        : 9 // world_size * world_size
+    ]
+
+
+def test_what_is_refused(make_file: MakeFile) -> None:
+    path = make_file(20)
+    with pytest.raises(TypeError, match="each worker builds its own"):
+        PlanIterable(IndexPlanDataset(path), plans=[])  # type: ignore[arg-type]
+    for plans in (iter(PLANS), (plan for plan in PLANS), None):
+        with pytest.raises(TypeError, match="a function of the epoch"):
+            PlanIterable(IndexPlanDataset, path, plans=plans)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="belong together"):
+        PlanIterable(IndexPlanDataset, path, plans=[], rank=0)
+    with pytest.raises(TypeError, match="no len"):
+        len(PlanIterable(IndexPlanDataset, path, plans=drawn))
+
+
+def test_errors_come_through(make_file: MakeFile) -> None:
+    iterable = PlanIterable(IndexPlanDataset, make_file(20), plans=[[(0, 1)], [(0, 20)]])
+    for num_workers in (0, 1):
+        with pytest.raises(IndexError, match="row 20"):
+            pairs_of(loader(iterable, num_workers=num_workers))
+
+
+def test_an_epoch_that_is_left_early_leaves_no_thread(make_file: MakeFile) -> None:
+    iterable = PlanIterable(IndexPlanDataset, make_file(101), plans=PLANS)
+    for _ in range(3):
+        for _batch in iterable:
+            break
+    assert not [t for t in threading.enumerate() if t.name == "scx-plans"]
+
+
+def test_it_can_be_sent(make_file: MakeFile) -> None:
+    iterable = PlanIterable(IndexPlanDataset, make_file(101), plans=PLANS, sort_by_shard=False)
+    next(iter(iterable))
+    assert pairs_of(pickle.loads(pickle.dumps(iterable))) == PLANS
+
+
+SCRIPT = """
+    import multiprocessing, sys
+    from torch.utils.data import DataLoader, IterableDataset
+    from scx_train import IndexPlanDataset
+    from scx_train.torch import PlanIterable
+
+    PLANS = [[(row, (7 * row) % 101), (row + 1, row)] for row in range(0, 100, 3)]
+
+    class BuiltInTheParent(IterableDataset):
+        def __init__(self, dataset):
+            self.dataset = dataset
+
+        def __iter__(self):
+            return self.dataset.iter_with_plans(PLANS)
+
+    def outcome(iterable, num_workers):
+        context = method if num_workers else None
+        batches = DataLoader(iterable, batch_size=None, num_workers=num_workers,
+                             multiprocessing_context=context, timeout=60 if num_workers else 0)
+        return [[tuple(int(i) for i in pair) for pair in batch["pairs"]] for batch in batches]
+
+    if __name__ == "__main__":
+        path, method = sys.argv[1:]
+        if method == "forkserver":
+            multiprocessing.set_forkserver_preload(["torch", "scx_train"])
+        dataset = IndexPlanDataset(path, sort_by_shard=False)
+        running = dataset.iter_with_plans(PLANS)
+        next(running)  # threads in the parent
+        iterable = PlanIterable(IndexPlanDataset, path, plans=PLANS, sort_by_shard=False)
+        # others than forked ones load torch anew, which takes seconds
+        for num_workers in (0, 1, 2) if method == "fork" else (2,):
+            assert outcome(iterable, num_workers) == PLANS
+        assert outcome(BuiltInTheParent(dataset), 0) == PLANS
+        try:
+            outcome(BuiltInTheParent(dataset), 1)
+        except RuntimeError as error:
+            assert "num_workers=0" in str(error), error
+        else:
+            raise AssertionError("the parent's data set was used in a worker")
+        assert len(list(running)) == len(PLANS) - 1
+        print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_start_methods(make_file: MakeFile, tmp_path: Path, method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    script = tmp_path / "workers.py"
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(make_file(101)), method],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
