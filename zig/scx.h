@@ -308,6 +308,26 @@ typedef struct scx_batch {
 int32_t scx_pipeline_open_dense(scx_matrix *matrix, const scx_dense_options *dense, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 /* CSR batches of the same values; PFlog is refused. Values that a transform makes 0 stay stored. */
 int32_t scx_pipeline_open_csr(scx_matrix *matrix, const scx_dense_options *values, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
+
+/* Where the columns of a matrix go in batches that several matrices share, and what happens to the values. */
+typedef struct scx_columns scx_columns;
+/* map: n_columns entries below n_output, -1 for a column that is left out; NULL for each column as itself. Raw values of
+ * columns that share an output column are added. `values` has no panel; the depth is that of all stored values, and so is
+ * PFlog's centre. */
+int32_t scx_columns_open(uint64_t n_columns, const int32_t *map, uint64_t n_output, const scx_dense_options *values, scx_columns **columns_out, scx_error *error);
+void scx_columns_close(scx_columns *columns);
+
+typedef struct scx_member {
+    scx_matrix *matrix;
+    scx_columns *columns;
+} scx_member;
+
+#define SCX_LAYOUT_DENSE 0
+#define SCX_LAYOUT_CSR 1
+
+/* Batches of the rows of several matrices, put end to end: row numbers count on over all of them. Matrices and columns
+ * must outlive the pipeline; their number of output columns is one. Messages about a row begin with "file N: ". */
+int32_t scx_pipeline_open_concatenated(uint32_t layout, const scx_member *members, uint64_t n_members, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 /* Copies the row numbers. SCX_OUT_OF_RANGE names the first bad one; SCX_LIMIT when `batches` are under way. */
 int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, scx_error *error);
 /* The oldest submitted batch. SCX_TIMEOUT: it is not ready, call again; SCX_NOT_FOUND: none was submitted; any other

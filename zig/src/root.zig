@@ -13,12 +13,15 @@ comptime {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
+    _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
 }
 
 test {
     _ = @import("codec/matrix_differential.zig");
     _ = @import("codec/canonical.zig");
+    _ = @import("codec/columns.zig");
+    _ = @import("codec/sort_row.zig");
     _ = @import("codec/shard.zig");
     _ = @import("codec/shard_writer.zig");
     _ = @import("codec/parallel.zig");
@@ -31,6 +34,7 @@ test {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
+    _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");

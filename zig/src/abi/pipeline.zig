@@ -94,7 +94,7 @@ export fn scx_pipeline_open_csr(
 }
 
 fn openMatrix(
-    layout: std.meta.Tag(MatrixSource),
+    layout: enum { dense, csr },
     matrix: ?*matrices.MatrixHandle,
     dense: ?*const matrices.DenseOptions,
     options: ?*const PipelineOptions,
@@ -113,16 +113,20 @@ fn openMatrix(
         .csr => .{ .csr = try CsrSource.init(handle.allocator, own.matrix, dense_options, report) },
     };
     errdefer source.deinit();
+    out.* = try openSource(source, wanted);
+}
 
-    out.* = try .open(source, .{
+/// Takes the source over when it succeeds. The options have been checked.
+pub fn openSource(source: MatrixSource, options: *const PipelineOptions) Failure!*MatrixPipeline {
+    return .open(source, .{
         .allocator = handle.allocator,
         .page_allocator = std.heap.page_allocator,
-        .threads = if (wanted.threads == 0) platform.usableCpus() else wanted.threads,
-        .batches = wanted.batches,
+        .threads = if (options.threads == 0) platform.usableCpus() else options.threads,
+        .batches = options.batches,
     });
 }
 
-fn checkOptions(options: *const PipelineOptions, report: *Report) Failure!void {
+pub fn checkOptions(options: *const PipelineOptions, report: *Report) Failure!void {
     try handle.checkSize(PipelineOptions, options.struct_bytes, "options", report);
     if (options.threads > pipelines.threads_max) return report.fail(
         error.Limit,
@@ -174,7 +178,7 @@ fn wait(pipeline: ?*MatrixPipeline, timeout_ms: u32, batch_out: ?*Batch, report:
     out.data = batch.buffer.memory.ptr;
     out.data_bytes = batch.bytes;
     out.n_rows = batch.n_rows;
-    if (own.source == .csr) {
+    if (own.source.isCsr()) {
         const views: CsrViews = .of(batch.n_rows, batch.buffer.memory[0..batch.bytes]);
         out.indptr = views.indptr.ptr;
         out.indices = views.indices.ptr;
@@ -201,10 +205,10 @@ export fn scx_pipeline_will_need(pipeline: ?*MatrixPipeline, row_start: u64, row
 
 fn willNeed(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, report: *Report) Failure!void {
     const own = try pipelineOf(pipeline, report);
-    if (row_start > row_end or row_end > own.source.matrixOf().n_rows) return report.fail(
+    if (row_start > row_end or row_end > own.source.rowCount()) return report.fail(
         error.OutOfRange,
         "rows {d} to {d} are not a range of the matrix's {d} rows",
-        .{ row_start, row_end, own.source.matrixOf().n_rows },
+        .{ row_start, row_end, own.source.rowCount() },
     );
     return own.willNeed(.{ .row_start = row_start, .row_end = row_end }, report);
 }

@@ -25,6 +25,8 @@ const Failure = errors.Failure;
 const Report = errors.Report;
 const ShardView = shard_view.ShardView;
 
+pub const scratch_slack = rowpack_decode.scratch_slack;
+
 pub const Selector = struct {
     section_type: SectionType,
     modality_id: u8,
@@ -167,8 +169,8 @@ pub const Matrix = struct {
         }
     }
 
-    const entry_rows_ahead = 12;
-    const payload_rows_ahead = 4;
+    pub const entry_rows_ahead = 12;
+    pub const payload_rows_ahead = 4;
 
     /// Finds and checks a row and decodes its columns into `scratch.arrays.columns`.
     pub inline fn openRow(self: *const Matrix, row: i64, scratch: *Scratch, report: *Report) Failure!FoundRow {
@@ -336,23 +338,41 @@ pub const DensePlan = struct {
     row_plan: dense.DenseRowPlan,
 
     pub fn init(allocator: Allocator, matrix: *const Matrix, options: DenseOptions, report: *Report) Failure!DensePlan {
-        if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
-            return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
-        }
-        if (options.pflog_alpha != 0) try checkPflog(options, report);
-        if (options.panel) |panel| try checkPanel(panel, matrix.n_cols, report);
-        const n_output: u32 = if (options.panel) |panel| @intCast(panel.len) else matrix.n_cols;
-        const table_length: usize = if (options.panel != null) matrix.n_cols else 0;
+        try checkTransform(options, report);
+        const panel = options.panel orelse return allocate(allocator, matrix.n_cols, false, matrix.n_cols, options);
+        try checkPanel(panel, matrix.n_cols, report);
+        const plan = try allocate(allocator, matrix.n_cols, true, @intCast(panel.len), options);
+        for (panel, 0..) |column, slot| plan.keep(column, @intCast(slot));
+        return plan;
+    }
+
+    /// The output column of each column, negative for those that are left out; null for each column as itself. The
+    /// options have no panel.
+    pub fn initMapped(
+        allocator: Allocator,
+        n_cols: u32,
+        map: ?[]const i32,
+        n_output: u32,
+        options: DenseOptions,
+        report: *Report,
+    ) Failure!DensePlan {
+        assert(options.panel == null);
+        try checkTransform(options, report);
+        const plan = try allocate(allocator, n_cols, map != null, n_output, options);
+        if (map) |entries| for (entries, 0..) |output, column| {
+            if (output >= 0) plan.keep(@intCast(column), @intCast(output));
+        };
+        return plan;
+    }
+
+    fn allocate(allocator: Allocator, n_cols: u32, has_slots: bool, n_output: u32, options: DenseOptions) Failure!DensePlan {
+        const table_length: usize = if (has_slots) n_cols else 0;
         const is_member = try allocator.alloc(u8, table_length);
         errdefer allocator.free(is_member);
         const slots = try allocator.alloc(u32, table_length);
 
         // slots are read where a gene is a member: the others cost no memory until they are written
         @memset(is_member, 0);
-        if (options.panel) |panel| for (panel, 0..) |column, slot| {
-            is_member[column] = 1;
-            slots[column] = @intCast(slot);
-        };
         return .{
             .allocator = allocator,
             .n_output = n_output,
@@ -365,12 +385,22 @@ pub const DensePlan = struct {
                     .target_sum = options.target_sum,
                     .pflog_scale = 4 * options.pflog_alpha,
                 },
-                .n_cols = matrix.n_cols,
+                .n_cols = n_cols,
                 .n_output = n_output,
-                .is_member = if (options.panel != null) is_member.ptr else null,
-                .slots = if (options.panel != null) slots.ptr else null,
+                .is_member = if (has_slots) is_member.ptr else null,
+                .slots = if (has_slots) slots.ptr else null,
             },
         };
+    }
+
+    /// Whether a map or panel keeps a column.
+    pub fn keeps(self: *const DensePlan, column: u32) bool {
+        return self.is_member[column] != 0;
+    }
+
+    fn keep(self: *const DensePlan, column: u32, output: u32) void {
+        self.is_member[column] = 1;
+        self.slots[column] = output;
     }
 
     pub fn deinit(self: *DensePlan) void {
@@ -378,6 +408,13 @@ pub const DensePlan = struct {
         self.allocator.free(self.slots);
     }
 };
+
+fn checkTransform(options: DenseOptions, report: *Report) Failure!void {
+    if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
+        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
+    }
+    if (options.pflog_alpha != 0) try checkPflog(options, report);
+}
 
 fn checkPflog(options: DenseOptions, report: *Report) Failure!void {
     if (!(options.pflog_alpha > 0 and std.math.isFinite(4 * options.pflog_alpha))) {

@@ -51,26 +51,12 @@ pub const CsrSource = struct {
 
     pub fn batchBytes(source: *const CsrSource, rows: []const i64, report: *Report) Failure!usize {
         try source.matrix.checkRows(rows, report);
-        var n_values: u64 = 0;
-        for (rows) |row| n_values += source.roomOf(row);
-        if (n_values > std.math.maxInt(i32)) return report.fail(
-            error.Limit,
-            "a batch of {d} rows with {d} values is too large: at most {d} values are possible",
-            .{ rows.len, n_values, @as(u32, std.math.maxInt(i32)) },
-        );
-        const value_bytes = std.mem.alignForward(usize, @as(usize, @intCast(n_values)) * 4, line);
-        return headBytes(rows.len) + 2 * value_bytes;
+        return bytesOfRows(source, rows, report);
     }
 
-    /// Before the first row is decoded: where each has its place.
+    /// Before the first row is decoded.
     pub fn prepare(source: *const CsrSource, rows: []const i64, memory: Memory) void {
-        const views: Views = .of(rows.len, memory);
-        var at: i32 = 0;
-        for (rows, views.indptr[0..rows.len]) |row, *start| {
-            start.* = at;
-            at += @intCast(source.roomOf(row));
-        }
-        views.indptr[rows.len] = at;
+        placeRows(source, rows, memory);
     }
 
     pub fn decode(source: *const CsrSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
@@ -89,25 +75,13 @@ pub const CsrSource = struct {
         }
     }
 
-    /// After the last row: moves the rows together.
+    /// After the last row.
     pub fn finish(source: *const CsrSource, n_rows: usize, memory: Memory) void {
-        if (!source.has_panel) return;
-        const views: Views = .of(n_rows, memory);
-        var at: usize = 0;
-        for (0..n_rows) |row| {
-            const from: usize = @intCast(views.indptr[row]);
-            const count: usize = @intCast(views.counts[row]);
-            views.indptr[row] = @intCast(at);
-            assert(at <= from);
-            @memmove(views.indices[at..][0..count], views.indices[from..][0..count]);
-            @memmove(views.values[at..][0..count], views.values[from..][0..count]);
-            at += count;
-        }
-        views.indptr[n_rows] = @intCast(at);
+        if (source.has_panel) moveTogether(n_rows, memory);
     }
 
     /// Answers how many values the row has in the batch.
-    fn decodeRow(
+    pub fn decodeRow(
         source: *const CsrSource,
         found: *const matrices.FoundRow,
         scratch: *Scratch,
@@ -142,7 +116,7 @@ pub const CsrSource = struct {
     }
 
     /// The table of a damaged file may claim anything; its row then fails when it is decoded.
-    fn roomOf(source: *const CsrSource, row: i64) u64 {
+    pub fn roomOf(source: *const CsrSource, row: i64) u64 {
         var report: Report = .{};
         return source.matrix.rowCount(@intCast(row), &report) catch 0;
     }
@@ -170,6 +144,46 @@ fn apply(transform: transform_kernel.Transform, stored: []const f64, scale: f64,
             transform.apply(lanes, block, scale);
         @memcpy(values[at..][0..live], results[0..live]);
     }
+}
+
+/// The size of a batch; `source.roomOf` tells how many values a row has room for.
+pub fn bytesOfRows(source: anytype, rows: []const i64, report: *Report) Failure!usize {
+    var n_values: u64 = 0;
+    for (rows) |row| n_values += source.roomOf(row);
+    if (n_values > std.math.maxInt(i32)) return report.fail(
+        error.Limit,
+        "a batch of {d} rows with {d} values is too large: at most {d} values are possible",
+        .{ rows.len, n_values, @as(u32, std.math.maxInt(i32)) },
+    );
+    const value_bytes = std.mem.alignForward(usize, @as(usize, @intCast(n_values)) * 4, line);
+    return headBytes(rows.len) + 2 * value_bytes;
+}
+
+/// Where each row has its place.
+pub fn placeRows(source: anytype, rows: []const i64, memory: Memory) void {
+    const views: Views = .of(rows.len, memory);
+    var at: i32 = 0;
+    for (rows, views.indptr[0..rows.len]) |row, *start| {
+        start.* = at;
+        at += @intCast(source.roomOf(row));
+    }
+    views.indptr[rows.len] = at;
+}
+
+/// Moves rows that have fewer values than room together.
+pub fn moveTogether(n_rows: usize, memory: Memory) void {
+    const views: Views = .of(n_rows, memory);
+    var at: usize = 0;
+    for (0..n_rows) |row| {
+        const from: usize = @intCast(views.indptr[row]);
+        const count: usize = @intCast(views.counts[row]);
+        views.indptr[row] = @intCast(at);
+        assert(at <= from);
+        @memmove(views.indices[at..][0..count], views.indices[from..][0..count]);
+        @memmove(views.values[at..][0..count], views.values[from..][0..count]);
+        at += count;
+    }
+    views.indptr[n_rows] = @intCast(at);
 }
 
 fn headBytes(n_rows: usize) usize {

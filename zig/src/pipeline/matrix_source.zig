@@ -1,7 +1,6 @@
 //! Batches of one matrix, dense or CSR, as the source of a pipeline.
 
 const std = @import("std");
-const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 
 const buffers = @import("buffers.zig");
@@ -12,6 +11,7 @@ const pipelines = @import("pipeline.zig");
 const CsrSource = @import("csr_source.zig").CsrSource;
 const DenseSource = @import("dense_source.zig").DenseSource;
 const Failure = errors.Failure;
+const ConcatenatedSource = @import("concatenated_source.zig").ConcatenatedSource;
 const Report = errors.Report;
 
 const Memory = []align(buffers.alignment.toByteUnits()) u8;
@@ -19,6 +19,7 @@ const Memory = []align(buffers.alignment.toByteUnits()) u8;
 pub const MatrixSource = union(enum) {
     dense: DenseSource,
     csr: CsrSource,
+    concatenated: ConcatenatedSource,
 
     pub const Scratch = matrices.Scratch;
 
@@ -28,14 +29,28 @@ pub const MatrixSource = union(enum) {
         }
     }
 
-    pub fn matrixOf(source: *const MatrixSource) *const matrices.Matrix {
+    /// How many rows batches can be of.
+    pub fn rowCount(source: *const MatrixSource) u64 {
         return switch (source.*) {
-            inline else => |*own| own.matrix,
+            .concatenated => |*own| own.whole.rowCount(),
+            inline else => |*own| own.matrix.n_rows,
+        };
+    }
+
+    /// Whether batches are CSR.
+    pub fn isCsr(source: *const MatrixSource) bool {
+        return switch (source.*) {
+            .dense => false,
+            .csr => true,
+            .concatenated => |own| own.layout == .csr,
         };
     }
 
     pub fn initScratch(source: *const MatrixSource, allocator: Allocator) Failure!Scratch {
-        return Scratch.init(allocator, source.matrixOf());
+        return switch (source.*) {
+            .concatenated => |*own| own.whole.initScratch(allocator),
+            inline else => |*own| Scratch.init(allocator, own.matrix),
+        };
     }
 
     pub fn batchBytes(source: *const MatrixSource, rows: []const i64, report: *Report) Failure!usize {
@@ -47,7 +62,7 @@ pub const MatrixSource = union(enum) {
     pub fn prepare(source: *const MatrixSource, rows: []const i64, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            .csr => |*own| own.prepare(rows, memory),
+            inline .csr, .concatenated => |*own| own.prepare(rows, memory),
         }
     }
 
@@ -60,18 +75,14 @@ pub const MatrixSource = union(enum) {
     pub fn finish(source: *const MatrixSource, n_rows: usize, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            .csr => |*own| own.finish(n_rows, memory),
+            inline .csr, .concatenated => |*own| own.finish(n_rows, memory),
         }
     }
 
     pub fn willNeed(source: *const MatrixSource, range: hints.RowRange) void {
-        const matrix = source.matrixOf();
-        assert(range.row_end <= matrix.n_rows);
-        var row = range.row_start;
-        while (row < range.row_end) {
-            const shard = matrix.shardOf(row);
-            matrix.file.willNeed(matrix.file.sections[shard.section_index].range());
-            row = shard.row_start + shard.n_rows;
+        switch (source.*) {
+            .concatenated => |*own| own.willNeed(range),
+            inline else => |*own| own.matrix.willNeed(range.row_start, range.row_end),
         }
     }
 };

@@ -35,7 +35,7 @@ TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
 WAIT_MS = 50
 CLOSE_MS = 5_000
 
-_IN_USE: dict[int, Matrix] = {}
+_IN_USE: dict[int, tuple[Any, ...]] = {}
 """The matrices that threads read from, by the handle of their pipeline.
 
 A matrix and its file must not be let go before the threads have ended. A reference from the
@@ -77,6 +77,35 @@ class CsrBatch:
     values: npt.NDArray[np.float32]
     n_columns: int
 
+
+def value_options(
+    *,
+    columns: npt.NDArray[np.uint32] | None = None,
+    normalize: bool,
+    log1p: bool,
+    target_sum: float,
+    pflog_alpha: float,
+) -> CData:
+    """What happens to values, as the library takes it; ValueError for a wrong `target_sum`."""
+    if normalize and not (math.isfinite(target_sum) and target_sum > 0):
+        raise ValueError(f"target_sum={target_sum} must be finite and positive")
+    panel = native().ffi.NULL
+    if columns is not None:
+        panel = _native.input_array(columns, np.uint32, "columns")
+    options = _native.new_struct(
+        "scx_dense_options",
+        transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
+        target_sum=target_sum,
+        panel=panel,
+        n_panel=0 if columns is None else len(columns),
+        pflog_alpha=pflog_alpha,
+    )
+    _PANELS[options] = panel
+    return options
+
+
+_PANELS: weakref.WeakKeyDictionary[CData, CData] = weakref.WeakKeyDictionary()
+"""What a struct points to must live as long as the struct."""
 
 BatchT = TypeVar("BatchT", npt.NDArray[np.float32], CsrBatch)
 
@@ -122,30 +151,47 @@ class MatrixPipeline(ABC, Generic[BatchT]):
         threads: int = 0,
         path: str | None = None,
     ) -> None:
-        if normalize and not (math.isfinite(target_sum) and target_sum > 0):
-            raise ValueError(f"target_sum={target_sum} must be finite and positive")
+        values = value_options(
+            columns=columns,
+            normalize=normalize,
+            log1p=log1p,
+            target_sum=target_sum,
+            pflog_alpha=pflog_alpha,
+        )
+        self._start(
+            (self._OPEN, matrix.handle, values),
+            reads=(matrix,),
+            n_columns=matrix.info.n_cols if columns is None else len(columns),
+            batches=batches,
+            threads=threads,
+            path=path,
+        )
+
+    def _start(
+        self,
+        opening: tuple[Any, ...],
+        *,
+        reads: tuple[Any, ...],
+        n_columns: int,
+        batches: int,
+        threads: int,
+        path: str | None,
+    ) -> None:
+        """Open the handle: by the function that comes first in `opening` and what it takes.
+
+        `reads` are the objects that must live as long as the threads.
+        """
         self._path = path
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._closing = False
-        self._n_columns = matrix.info.n_cols if columns is None else len(columns)
+        self._n_columns = n_columns
         library = native()
-        panel = library.ffi.NULL
-        if columns is not None:
-            panel = _native.input_array(columns, np.uint32, "columns")
-        dense = _native.new_struct(
-            "scx_dense_options",
-            transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
-            target_sum=target_sum,
-            panel=panel,
-            n_panel=0 if columns is None else len(columns),
-            pflog_alpha=pflog_alpha,
-        )
         options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
-        call(self._OPEN, matrix.handle, dense, options, out, path=self._path)
+        call(*opening, options, out, path=path)
         key = int(library.ffi.cast("uintptr_t", out[0]))
-        _IN_USE[key] = matrix
+        _IN_USE[key] = reads
         self._handle: CData | None = _native.owned(out[0], _closer(key))
         _PIPELINES.add(self)
 

@@ -1,0 +1,157 @@
+"""Batches of the rows of several matrices, put end to end, with columns that they share.
+
+Thin classes over `scx_columns_*` and `scx_pipeline_open_concatenated` of scx.h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _native
+from scx_core._errors import CorruptFileError
+from scx_core._matrix import Matrix
+from scx_core._native import CData, call, native
+from scx_core._pipeline import CsrBatch, CsrPipeline, DensePipeline, MatrixPipeline, value_options
+
+NOT_KEPT = -1
+"""In a map of columns: one that batches leave out."""
+
+_FILE = re.compile(r"file (\d+): ")
+
+
+class Columns:
+    """Where the columns of a matrix go, and what happens to its values.
+
+    Parameters
+    ----------
+    n_columns
+        Columns of the matrix.
+    targets
+        int32, the output column of each, or `NOT_KEPT`; None for each column as itself. Raw values
+        of columns that share an output column are added, before anything else happens to them.
+    n_output
+        Columns of a batch.
+    normalize, log1p, target_sum, pflog_alpha
+        As for `DensePipeline`. Totals, and PFlog's mean, are over all columns of the matrix.
+
+    Raises
+    ------
+    IndexError
+        A column goes to an output column that does not exist.
+    ValueError
+        Without a map, the numbers of columns differ, or `target_sum` is wrong.
+    """
+
+    def __init__(
+        self,
+        n_columns: int,
+        targets: npt.NDArray[np.int32] | None,
+        n_output: int,
+        *,
+        normalize: bool = False,
+        log1p: bool = False,
+        target_sum: float = 1e4,
+        pflog_alpha: float = 0.0,
+    ) -> None:
+        library = native()
+        pointer = library.ffi.NULL
+        if targets is not None:
+            pointer = _native.input_array(targets, np.int32, "targets", length=n_columns)
+        values = value_options(
+            normalize=normalize, log1p=log1p, target_sum=target_sum, pflog_alpha=pflog_alpha
+        )
+        out = library.ffi.new("scx_columns **")
+        call("scx_columns_open", n_columns, pointer, n_output, values, out)
+        self.handle: CData = _native.owned(out[0], library.lib.scx_columns_close)
+        self.n_output = n_output
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the matrices; `path` is its file, for messages."""
+
+    matrix: Matrix
+    columns: Columns
+    path: str
+
+
+class ConcatenatedDense(DensePipeline):
+    """Dense batches of the rows of several matrices; see `MatrixPipeline` for the rest.
+
+    Parameters
+    ----------
+    members
+        At least one; rows are numbered over all of them.
+    batches, threads
+        As for `MatrixPipeline`.
+    """
+
+    def __init__(self, members: Sequence[Member], *, batches: int = 4, threads: int = 0) -> None:
+        _open(self, native().lib.SCX_LAYOUT_DENSE, members, batches=batches, threads=threads)
+        self._paths = [member.path for member in members]
+
+    def wait(self) -> npt.NDArray[np.float32]:
+        """The oldest batch, as soon as it is ready; errors name the file."""
+        try:
+            return super().wait()
+        except CorruptFileError as error:
+            raise _placed(error, self._paths) from None
+
+
+class ConcatenatedCsr(CsrPipeline):
+    """CSR batches of the rows of several matrices; see `ConcatenatedDense`."""
+
+    def __init__(self, members: Sequence[Member], *, batches: int = 4, threads: int = 0) -> None:
+        _open(self, native().lib.SCX_LAYOUT_CSR, members, batches=batches, threads=threads)
+        self._paths = [member.path for member in members]
+
+    def wait(self) -> CsrBatch:
+        """The oldest batch, as soon as it is ready; errors name the file."""
+        try:
+            return super().wait()
+        except CorruptFileError as error:
+            raise _placed(error, self._paths) from None
+
+
+def _open(
+    pipeline: MatrixPipeline[Any],
+    layout: int,
+    members: Sequence[Member],
+    *,
+    batches: int,
+    threads: int,
+) -> None:
+    if not members:
+        raise ValueError("there is no matrix to read from")
+    handles = native().ffi.new("scx_member[]", len(members))
+    for handle, member in zip(handles, members, strict=True):
+        handle.matrix, handle.columns = member.matrix.handle, member.columns.handle
+    pipeline._start(
+        ("scx_pipeline_open_concatenated", layout, handles, len(members)),
+        reads=tuple(members),
+        n_columns=members[0].columns.n_output,
+        batches=batches,
+        threads=threads,
+        path=None,
+    )
+
+
+def _placed(error: CorruptFileError, paths: list[str]) -> CorruptFileError:
+    """The same error with the path of its file instead of the number."""
+    message = str(error.args[0])
+    match = _FILE.match(message)
+    if match is None:
+        return error
+    return CorruptFileError(
+        message[match.end() :],
+        path=paths[int(match[1])],
+        section=error.section,
+        shard=error.shard,
+        row=error.row,
+    )

@@ -1,0 +1,287 @@
+//! Rows of several matrices, mostly of several files, as rows of one: the members end to end, with common columns.
+
+const std = @import("std");
+const columns_module = @import("columns.zig");
+const errors = @import("../errors.zig");
+const matrices = @import("matrix.zig");
+const sort_row = @import("sort_row.zig");
+const transform_kernel = @import("../kernels/transform.zig");
+const CsrSource = @import("../pipeline/csr_source.zig").CsrSource;
+
+const assert = std.debug.assert;
+const Allocator = std.mem.Allocator;
+const Columns = columns_module.Columns;
+const Entry = sort_row.Entry;
+const Failure = errors.Failure;
+const Matrix = matrices.Matrix;
+const Report = errors.Report;
+const Scratch = matrices.Scratch;
+
+pub const Member = struct {
+    matrix: *const Matrix,
+    columns: *const Columns,
+};
+
+/// Which row of which member.
+pub const Place = struct {
+    member: usize,
+    row: u64,
+};
+
+pub const Concatenation = struct {
+    allocator: Allocator,
+    members: []Member,
+    /// First row of each member and, as the last entry, the number of rows.
+    starts: []u64,
+    n_output: u32,
+
+    /// Matrices and columns must outlive it.
+    pub fn init(allocator: Allocator, members: []const Member, report: *Report) Failure!Concatenation {
+        assert(members.len > 0);
+        const n_output = members[0].columns.plan.n_output;
+        for (members, 0..) |member, number| {
+            if (member.matrix.n_cols != member.columns.n_cols) return report.fail(
+                error.BadArgument,
+                "file {d}: its matrix has {d} columns, its map {d}",
+                .{ number, member.matrix.n_cols, member.columns.n_cols },
+            );
+            if (member.columns.plan.n_output != n_output) return report.fail(
+                error.BadArgument,
+                "file {d}: its map has {d} output columns, that of the first file {d}",
+                .{ number, member.columns.plan.n_output, n_output },
+            );
+        }
+        const starts = try allocator.alloc(u64, members.len + 1);
+        errdefer allocator.free(starts);
+        starts[0] = 0;
+        for (members, starts[0..members.len], starts[1..]) |member, start, *stop| {
+            stop.* = start + member.matrix.n_rows;
+            if (stop.* > std.math.maxInt(i64)) return report.fail(error.Limit, "the files have too many rows", .{});
+        }
+        return .{
+            .allocator = allocator,
+            .members = try allocator.dupe(Member, members),
+            .starts = starts,
+            .n_output = n_output,
+        };
+    }
+
+    pub fn deinit(self: *Concatenation) void {
+        self.allocator.free(self.members);
+        self.allocator.free(self.starts);
+    }
+
+    pub fn rowCount(self: *const Concatenation) u64 {
+        return self.starts[self.members.len];
+    }
+
+    /// The member that holds a row; `row` is below rowCount().
+    pub fn placeOf(self: *const Concatenation, row: u64) Place {
+        assert(row < self.rowCount());
+        var low: usize = 0;
+        var high: usize = self.members.len;
+        while (high - low > 1) {
+            const middle = low + (high - low) / 2;
+            if (self.starts[middle] <= row) low = middle else high = middle;
+        }
+        return .{ .member = low, .row = row - self.starts[low] };
+    }
+
+    pub fn checkRows(self: *const Concatenation, rows: []const i64, report: *Report) Failure!void {
+        for (rows, 0..) |row, position| {
+            if (row >= 0 and row < self.rowCount()) continue;
+            return report.fail(error.OutOfRange, "row {d} (position {d}) is out of range: the files have {d} rows", .{
+                row, position, self.rowCount(),
+            });
+        }
+    }
+
+    pub fn initScratch(self: *const Concatenation, allocator: Allocator) Failure!Scratch {
+        var widest = self.members[0].matrix;
+        for (self.members) |member| {
+            if (member.matrix.n_cols > widest.n_cols) widest = member.matrix;
+        }
+        return Scratch.init(allocator, widest);
+    }
+
+    /// As Matrix.prefetch.
+    pub fn prefetch(self: *const Concatenation, rows: []const i64, index: usize) void {
+        if (index + Matrix.entry_rows_ahead < rows.len) {
+            const place = self.placeOf(@intCast(rows[index + Matrix.entry_rows_ahead]));
+            const view = self.members[place.member].matrix.shardOf(place.row);
+            view.prefetchEntry(place.row - view.row_start);
+        }
+        if (index + Matrix.payload_rows_ahead < rows.len) {
+            const place = self.placeOf(@intCast(rows[index + Matrix.payload_rows_ahead]));
+            const view = self.members[place.member].matrix.shardOf(place.row);
+            view.prefetchPayload(place.row - view.row_start);
+        }
+    }
+
+    /// How many values a row stores by the table of its shard, 0 where that cannot be: the row then fails when it is
+    /// decoded.
+    pub fn roomOf(self: *const Concatenation, row: i64) u64 {
+        const place = self.placeOf(@intCast(row));
+        return storedIn(self.members[place.member].matrix, place.row);
+    }
+
+    /// One dense row of n_output elements; every element is written.
+    pub fn denseRow(self: *const Concatenation, place: Place, scratch: *Scratch, out: [*]f32, report: *Report) Failure!void {
+        const member = &self.members[place.member];
+        denseMemberRow(member, place.row, scratch, out, report) catch |failure| return self.named(place.member, failure, report);
+    }
+
+    /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
+    /// how many it has.
+    pub fn csrRow(
+        self: *const Concatenation,
+        place: Place,
+        scratch: *Scratch,
+        indices: []i32,
+        values: []f32,
+        report: *Report,
+    ) Failure!usize {
+        const member = &self.members[place.member];
+        return csrMemberRow(member, place.row, scratch, indices, values, report) catch |failure|
+            self.named(place.member, failure, report);
+    }
+
+    /// Says in which file it was.
+    fn named(self: *const Concatenation, member: usize, failure: Failure, report: *Report) Failure {
+        assert(member < self.members.len);
+        var message: [errors.message_bytes_max]u8 = undefined;
+        const length = report.message_length;
+        @memcpy(message[0..length], report.messageText());
+        return report.fail(failure, "file {d}: {s}", .{ member, message[0..length] });
+    }
+};
+
+pub fn storedIn(matrix: *const Matrix, row: u64) u64 {
+    var report: Report = .{};
+    return matrix.rowCount(row, &report) catch 0;
+}
+
+fn denseMemberRow(member: *const Member, row: u64, scratch: *Scratch, out: [*]f32, report: *Report) Failure!void {
+    const columns = member.columns;
+    if (columns.order != .shared) return member.matrix.denseRow(&columns.plan, @intCast(row), scratch, out, report);
+    const shared = try sharedRow(member, row, scratch, report);
+    @memset(out[0..columns.plan.n_output], shared.background);
+    for (shared.entries) |value| out[sort_row.columnOf(value)] = @bitCast(sort_row.payloadOf(value));
+}
+
+pub fn csrMemberRow(
+    member: *const Member,
+    row: u64,
+    scratch: *Scratch,
+    indices: []i32,
+    values: []f32,
+    report: *Report,
+) Failure!usize {
+    const columns = member.columns;
+    assert(!columns.plan.row_plan.transform.isCentred());
+    if (columns.order == .shared) {
+        const shared = try sharedRow(member, row, scratch, report);
+        if (shared.n_stored != indices.len) return otherCount(row, report);
+        return unpack(shared.entries, indices, values);
+    }
+    const found = try member.matrix.openRow(@intCast(row), scratch, report);
+    if (found.row.n_values != indices.len) return otherCount(row, report);
+    const source: CsrSource = .{ .matrix = member.matrix, .plan = columns.plan, .has_panel = columns.isMapped() };
+    const count = try source.decodeRow(&found, scratch, indices, values, report);
+    if (columns.order == .mixed) sortRow(scratch, indices[0..count], values[0..count], columns.plan.n_output);
+    return count;
+}
+
+fn otherCount(row: u64, report: *Report) Failure {
+    return report.fail(error.Corrupt, "row {d} has another number of values than the table of its shard says", .{row});
+}
+
+fn sortRow(scratch: *Scratch, indices: []i32, values: []f32, n_output: u32) void {
+    const entries = firstEntries(scratch, indices.len);
+    for (entries, indices, values) |*value, index, number| value.* = sort_row.entry(@intCast(index), @bitCast(number));
+    const sorted = sort_row.sort(entries, secondEntries(scratch, indices.len), n_output);
+    _ = unpack(sorted, indices, values);
+}
+
+fn unpack(entries: []align(4) const Entry, indices: []i32, values: []f32) usize {
+    for (entries, indices[0..entries.len], values[0..entries.len]) |value, *index, *number| {
+        index.* = @intCast(sort_row.columnOf(value));
+        number.* = @bitCast(sort_row.payloadOf(value));
+    }
+    return entries.len;
+}
+
+/// Room for entries in what a row was decoded with.
+fn firstEntries(scratch: *const Scratch, count: usize) []align(4) Entry {
+    return @as([*]align(4) Entry, @ptrCast(scratch.arrays.row.codes))[0..count];
+}
+
+fn secondEntries(scratch: *const Scratch, count: usize) []align(4) Entry {
+    // the arrays of positions and tiers lie end to end
+    assert(scratch.arrays.row.tier == scratch.arrays.row.positions + scratch.capacity + matrices.scratch_slack);
+    return @as([*]align(4) Entry, @ptrCast(scratch.arrays.row.positions))[0..count];
+}
+
+const Shared = struct {
+    /// Ascending distinct output columns, each with the bits of its float32 result.
+    entries: []align(4) Entry,
+    /// What the other elements of a dense row are.
+    background: f32,
+    n_stored: usize,
+};
+
+/// A row some of whose columns share an output column. Their raw values are added in float64, in the order of the
+/// columns; depth and PFlog's centre are those of the values as stored.
+fn sharedRow(member: *const Member, row: u64, scratch: *Scratch, report: *Report) Failure!Shared {
+    const found = try member.matrix.openRow(@intCast(row), scratch, report);
+    const n_stored: usize = found.row.n_values;
+    const stored = scratch.arrays.values[0..n_stored];
+    try member.matrix.rowValues(&found, .f64, scratch, @ptrCast(stored.ptr), report);
+    const plan = &member.columns.plan;
+    const transform = plan.row_plan.transform;
+    const scale = transform.factor(if (transform.normalize) transform_kernel.depthOf(stored, transform.log1p) else 0);
+    const centre = if (transform.isCentred()) centreOf(stored, transform, scale, plan.row_plan.n_cols) else 0;
+
+    const entries = firstEntries(scratch, n_stored);
+    var count: usize = 0;
+    for (scratch.arrays.row.columns[0..n_stored], 0..) |column, index| {
+        if (!plan.keeps(column)) continue;
+        entries[count] = sort_row.entry(plan.slots[column], @intCast(index));
+        count += 1;
+    }
+    const sorted = sort_row.sort(entries[0..count], secondEntries(scratch, count), plan.n_output);
+    return .{
+        .entries = addEqual(sorted, stored, transform, scale, centre),
+        .background = @floatCast(-centre),
+        .n_stored = n_stored,
+    };
+}
+
+fn centreOf(stored: []const f64, transform: transform_kernel.Transform, scale: f64, n_cols: u32) f64 {
+    var sum: f64 = 0;
+    for (stored) |value| sum += transform.applyOne(value, scale);
+    return sum / @as(f64, @floatFromInt(n_cols));
+}
+
+/// In place: entries of one column become one with the result of their sum.
+fn addEqual(
+    sorted: []align(4) Entry,
+    stored: []const f64,
+    transform: transform_kernel.Transform,
+    scale: f64,
+    centre: f64,
+) []align(4) Entry {
+    var count: usize = 0;
+    var next: usize = 0;
+    while (next < sorted.len) : (count += 1) {
+        const column = sort_row.columnOf(sorted[next]);
+        var sum: f64 = 0;
+        while (next < sorted.len and sort_row.columnOf(sorted[next]) == column) : (next += 1) {
+            sum += stored[sort_row.payloadOf(sorted[next])];
+        }
+        const result: f32 = if (transform.isIdentity()) @floatCast(sum) else transform.applyOne(sum, scale);
+        const centred: f32 = if (centre == 0) result else @floatCast(result - centre);
+        sorted[count] = sort_row.entry(column, @bitCast(centred));
+    }
+    return sorted[0..count];
+}

@@ -1,0 +1,89 @@
+//! Batches of the rows of several matrices, dense or CSR, as the source of a pipeline.
+
+const std = @import("std");
+const assert = std.debug.assert;
+
+const buffers = @import("buffers.zig");
+const csr_source = @import("csr_source.zig");
+const errors = @import("../errors.zig");
+const hints = @import("hints.zig");
+const matrices = @import("../codec/matrix.zig");
+const pipelines = @import("pipeline.zig");
+const Failure = errors.Failure;
+const Concatenation = @import("../codec/concatenation.zig").Concatenation;
+const Report = errors.Report;
+const Scratch = matrices.Scratch;
+
+const Memory = []align(buffers.alignment.toByteUnits()) u8;
+
+pub const Layout = enum(u32) { dense = 0, csr = 1 };
+
+pub const ConcatenatedSource = struct {
+    whole: Concatenation,
+    layout: Layout,
+
+    pub fn deinit(source: *ConcatenatedSource) void {
+        source.whole.deinit();
+    }
+
+    pub fn batchBytes(source: *const ConcatenatedSource, rows: []const i64, report: *Report) Failure!usize {
+        try source.whole.checkRows(rows, report);
+        if (source.layout == .csr) return csr_source.bytesOfRows(&source.whole, rows, report);
+        const row_bytes = @as(usize, source.whole.n_output) * @sizeOf(f32);
+        return std.math.mul(usize, rows.len, row_bytes) catch error.OutOfMemory;
+    }
+
+    pub fn prepare(source: *const ConcatenatedSource, rows: []const i64, memory: Memory) void {
+        if (source.layout == .csr) csr_source.placeRows(&source.whole, rows, memory);
+    }
+
+    pub fn decode(source: *const ConcatenatedSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
+        for (task.rows[task.begin..task.end], task.begin..) |row, index| {
+            source.whole.prefetch(task.rows[0..task.end], index);
+            try source.decodeRow(task, index, @intCast(row), scratch, report);
+        }
+    }
+
+    fn decodeRow(
+        source: *const ConcatenatedSource,
+        task: pipelines.Task,
+        index: usize,
+        row: u64,
+        scratch: *Scratch,
+        report: *Report,
+    ) Failure!void {
+        const place = source.whole.placeOf(row);
+        switch (source.layout) {
+            .dense => {
+                const values = std.mem.bytesAsSlice(f32, task.memory);
+                const width: usize = source.whole.n_output;
+                assert(values.len == task.rows.len * width);
+                try source.whole.denseRow(place, scratch, values.ptr + index * width, report);
+            },
+            .csr => {
+                const views: csr_source.Views = .of(task.rows.len, task.memory);
+                const begin: usize = @intCast(views.indptr[index]);
+                const end: usize = @intCast(views.indptr[index + 1]);
+                const count = try source.whole.csrRow(place, scratch, views.indices[begin..end], views.values[begin..end], report);
+                views.counts[index] = @intCast(count);
+            },
+        }
+    }
+
+    pub fn finish(source: *const ConcatenatedSource, n_rows: usize, memory: Memory) void {
+        if (source.layout == .csr) csr_source.moveTogether(n_rows, memory);
+    }
+
+    pub fn willNeed(source: *const ConcatenatedSource, range: hints.RowRange) void {
+        const whole = &source.whole;
+        assert(range.row_end <= whole.rowCount());
+        var row = range.row_start;
+        while (row < range.row_end) {
+            const place = whole.placeOf(row);
+            const start = whole.starts[place.member];
+            const stop = @min(range.row_end, whole.starts[place.member + 1]);
+            whole.members[place.member].matrix.willNeed(row - start, stop - start);
+            row = stop;
+        }
+    }
+};
