@@ -211,6 +211,10 @@ SCVI = {
     "scvi-tools trains from it as from the AnnData": [
         "torch/test_scvi.py::test_the_loss_is_that_of_training_from_the_anndata",
     ],
+    "also models that learn from labels": [
+        "torch/test_scvi.py::test_pairs_of_batches",
+        "torch/test_scvi.py::test_a_model_that_learns_from_labels",
+    ],
     "pyscx has it by its name": ["torch/test_scvi.py::test_the_name_of_pyscx"],
 }
 

@@ -19,9 +19,11 @@ from .torch import TrainingIterable
 
 try:
     from lightning.pytorch import LightningDataModule
+    from lightning.pytorch.utilities import CombinedLoader
 except ModuleNotFoundError:
     try:
         from pytorch_lightning import LightningDataModule
+        from pytorch_lightning.utilities import CombinedLoader
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'scx_train.lightning needs Lightning: python -m pip install "scx-train[lightning]"',
@@ -44,6 +46,7 @@ __all__ = ["ScxDataModule"]
 
 N_CELLS_LOOKED_AT = 1024
 # They say which cells make a batch of training; all cells are validated.
+SEMI_SUPERVISED = "SCANVI"
 TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
@@ -89,9 +92,9 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     unlabeled_category
         The label of cells without one, default "Unknown"; it becomes the last of the labels.
     model_name
-        The scvi-tools model that `registry` is for, default "SCVI". SCANVI is refused: it learns
-        its labels from pairs of batches, one of them of labeled cells alone, which this module
-        does not serve, and without which its predictions mean nothing.
+        The scvi-tools model that `registry` is for, default "SCVI". For "SCANVI", which learns from
+        labels, the loaders for training and validation give pairs of batches: one of all cells, and
+        one of cells with a label, which come again as often as it takes. It needs `labels_key`.
     num_workers
         Workers of the DataLoaders, default 0: decoding has threads of its own.
     pin_memory
@@ -140,11 +143,8 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        if model_name == "SCANVI":
-            raise ValueError(
-                "model_name='SCANVI' would be trained without its labels, as it needs pairs of "
-                "batches: use model_name='SCVI', or train SCANVI from an AnnData"
-            )
+        if model_name == SEMI_SUPERVISED and labels_key is None:
+            raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
         self._path = os.fspath(scx_path)
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
@@ -173,7 +173,12 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
             _names(categorical_covariate_keys, "categorical_covariate_keys"),
             _names(continuous_covariate_keys, "continuous_covariate_keys"),
         )
-        self._training = self._training_iterable()
+        self._training = [self._training_iterable(self.train_idx)]
+        if model_name == SEMI_SUPERVISED:
+            labeled = self._labeled(self.train_idx)
+            if not len(labeled):
+                raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
+            self._training.append(self._training_iterable(labeled))
 
     # ---- what there is ----
 
@@ -284,18 +289,26 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
 
     # ---- loaders ----
 
-    def train_dataloader(self) -> DataLoader:
-        """Shuffled batches of the cells for training."""
+    def train_dataloader(self) -> DataLoader | CombinedLoader:
+        """Shuffled batches of the cells for training; for SCANVI pairs of batches."""
         trainer = self.trainer
-        if trainer is not None and trainer.current_epoch > self._training.epoch:
-            self._training.set_epoch(trainer.current_epoch)  # goes on from a checkpoint
-        return self._loader(self._training)
+        for iterable in self._training:
+            if trainer is not None and trainer.current_epoch > iterable.epoch:
+                iterable.set_epoch(trainer.current_epoch)  # goes on from a checkpoint
+        return self._one_or_pairs(self._training)
 
-    def val_dataloader(self) -> DataLoader | None:
-        """The cells for validation, in file order; None where there are none."""
+    def val_dataloader(self) -> DataLoader | CombinedLoader | None:
+        """The cells for validation, in file order; None where there are none.
+
+        For SCANVI pairs of batches, where any of the cells has a label.
+        """
         if not self.n_val:
             return None
-        return self._loader(self._in_file_order(self.val_idx))
+        iterables = [self._in_file_order(self.val_idx)]
+        labeled = self._labeled(self.val_idx)
+        if self.model_name == SEMI_SUPERVISED and len(labeled):
+            iterables.append(self._in_file_order(labeled))
+        return self._one_or_pairs(iterables)
 
     def predict_dataloader(self) -> DataLoader:
         """All cells that are used, in file order; several processes share them."""
@@ -351,11 +364,17 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
             continuous=list(self._continuous.values()),
         )
 
-    def _training_iterable(self) -> TrainingIterable:
+    def _labeled(self, rows: Rows) -> Rows:
+        """Those of these cells that have a label."""
+        labels = self._labels.categories[self._labels.codes[rows]].astype(object)
+        labeled: Rows = rows[labels != self.unlabeled_category]
+        return labeled
+
+    def _training_iterable(self, rows: Rows) -> TrainingIterable:
         options = dict(self._options)
         if self._batch_size > 1 and not {"min_batch", "tail"} & options.keys():
             options.update(min_batch=2, tail="merge")
-        return TrainingIterable(self._path, self._batch_size, rows=self.train_idx, **options)
+        return TrainingIterable(self._path, self._batch_size, rows=rows, **options)
 
     def _in_file_order(
         self, rows: Rows, batch_size: int | None = None, **place: int
@@ -368,6 +387,11 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
             shuffle=False,
             **{**options, **place},
         )
+
+    def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
+        loaders = [self._loader(iterable) for iterable in iterables]
+        # The longest decides on the end of an epoch; others begin again.
+        return loaders[0] if len(loaders) == 1 else CombinedLoader(loaders, "max_size_cycle")
 
     def _loader(self, iterable: TrainingIterable) -> DataLoader:
         return DataLoader(

@@ -160,9 +160,82 @@ def test_batches_are_those_of_scvis_own_loader(adata: anndata.AnnData, path: Pat
     assert np.isfinite(losses(model, "elbo_train")).all()
 
 
-def test_a_model_that_learns_from_labels_is_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match=r"model_name='SCANVI' .* use model_name='SCVI'"):
-        counts_of(path, **KEYS, model_name="SCANVI")
+def semi_supervised(path: Path, **options: Any) -> ScxDataModule:
+    return counts_of(path, **KEYS, model_name="SCANVI", **options)
+
+
+def test_pairs_of_batches(adata: anndata.AnnData, path: Path) -> None:
+    dm = semi_supervised(path, train_size=0.9)
+    kinds = adata.obs["kind"].to_numpy()
+    labeled = np.flatnonzero(kinds != "Unknown")
+    for loader, cells in ((dm.train_dataloader(), dm.train_idx), (dm.val_dataloader(), dm.val_idx)):
+        pairs = [pair for pair, _, _ in loader]
+        everything = torch.cat([pair[0]["cell_indices"] for pair in pairs]).tolist()
+        assert sorted(everything) == cells.tolist()
+        known = torch.cat([pair[1]["cell_indices"] for pair in pairs]).tolist()
+        assert set(known) == set(np.intersect1d(cells, labeled))
+        for _, batch in pairs:
+            found = dm.labels[batch["labels"].ravel()]
+            assert found.tolist() == kinds[batch["cell_indices"]].tolist()
+    (first, *_) = dm.inference_dataloader()
+    assert isinstance(first, dict)
+
+
+def accuracy(predicted: np.ndarray, kinds: np.ndarray) -> float:
+    """Of the cells that were labeled."""
+    known = kinds != "Unknown"
+    return float(np.mean(predicted[known] == kinds[known]))
+
+
+def test_a_model_that_learns_from_labels(adata: anndata.AnnData, path: Path) -> None:
+    dm = semi_supervised(path, train_size=0.9)
+    scvi.settings.seed = 0
+    model = scvi.model.SCANVI(registry=dm.registry, datamodule=dm)
+    train(model, 5, datamodule=dm, check_val_every_n_epoch=1)
+    source = adata.copy()
+    scvi.model.SCANVI.setup_anndata(source, **KEYS, unlabeled_category="Unknown")
+    scvi.settings.seed = 0
+    peer = scvi.model.SCANVI(source)
+    assert model.n_labels == peer.n_labels == 2  # "Unknown" is none
+    splits = {"external_indexing": [dm.train_idx, dm.val_idx, np.array([], int)]}
+    train(peer, 5, batch_size=128, check_val_every_n_epoch=1, datasplitter_kwargs=splits)
+    for name in ("elbo_train", "elbo_validation"):
+        ours, theirs = losses(model, name), losses(peer, name)
+        assert np.all(np.diff(ours) < 0)  # it learns
+        np.testing.assert_allclose(ours, theirs, rtol=0.02)
+    ours, theirs = (losses(each, "train_classification_loss") for each in (model, peer))
+    assert len(ours) == 5 and ours[-1] < ours[0] / 4 and theirs[-1] < theirs[0] / 4
+    kinds = adata.obs["kind"].to_numpy()
+    predicted = model.predict(dataloader=dm.inference_dataloader())
+    assert accuracy(predicted, kinds) > 0.98
+    assert accuracy(peer.predict(), kinds) > 0.98
+    assert set(predicted) == {"a", "b"}
+
+
+def test_a_model_that_learns_from_labels_after_one_that_does_not(
+    adata: anndata.AnnData, path: Path, trained: tuple[Any, ScxDataModule]
+) -> None:
+    pretrained, _ = trained
+    dm = semi_supervised(path)
+    model = scvi.model.SCANVI.from_scvi_model(
+        pretrained, "Unknown", adata=False, registry=dm.registry, datamodule=dm
+    )
+    train(model, 2, datamodule=dm)
+    predicted = model.predict(dataloader=dm.inference_dataloader())
+    assert accuracy(predicted, adata.obs["kind"].to_numpy()) > 0.95
+
+
+def test_labels_that_are_not_there(path: Path) -> None:
+    with pytest.raises(ValueError, match="model_name='SCANVI' learns from labels"):
+        counts_of(path, model_name="SCANVI")
+    with pytest.raises(ValueError, match="no cell of training has a label in labels_key='sex'"):
+        counts_of(
+            path,
+            labels_key="sex",
+            model_name="SCANVI",
+            rows=[0],
+            unlabeled_category=counts_of(path, labels_key="sex", rows=[0]).labels_[0],
+        )
 
 
 def test_a_saved_model_of_some_genes(path: Path, tmp_path: Path) -> None:
