@@ -24,6 +24,8 @@ const macos_min: std.SemanticVersion = .{ .major = 11, .minor = 0, .patch = 0 };
 const Level = struct {
     name: []const u8,
     cpu: *const std.Target.Cpu.Model,
+    /// Of the model's hints for the code generator, those that do not hold here.
+    x86_without: []const std.Target.x86.Feature = &.{},
     /// What tells whether a machine has the level. The model's own list would not do: it holds
     /// hints for the code generator too, which a better machine may lack.
     x86_needs: []const std.Target.x86.Feature = &.{},
@@ -43,6 +45,8 @@ const levels_x86_64 = [_]Level{
     .{
         .name = "v4",
         .cpu = &std.Target.x86.cpu.x86_64_v4,
+        // it would cut each 512-bit load and store in two, though the kernels choose their width themselves
+        .x86_without = &.{.prefer_256_bit},
         .x86_needs = &.{ .avx512f, .avx512bw, .avx512cd, .avx512dq, .avx512vl },
     },
 };
@@ -127,10 +131,11 @@ fn defaultTarget(host: std.Target) std.Target.Query {
 fn resolveForCpu(
     b: *std.Build,
     query: std.Target.Query,
-    cpu: *const std.Target.Cpu.Model,
+    level: Level,
 ) std.Build.ResolvedTarget {
     var query_cpu = query;
-    query_cpu.cpu_model = .{ .explicit = cpu };
+    query_cpu.cpu_model = .{ .explicit = level.cpu };
+    query_cpu.cpu_features_sub = std.Target.x86.featureSet(level.x86_without);
     return b.resolveTargetQuery(query_cpu);
 }
 
@@ -155,7 +160,7 @@ fn libraryModule(
 
     const module = b.createModule(.{
         .root_source_file = b.path(root_file),
-        .target = resolveForCpu(b, query, levels[0].cpu),
+        .target = resolveForCpu(b, query, levels[0]),
         .optimize = optimize,
         .strip = stripFor(optimize),
         .link_libc = true,
@@ -185,7 +190,7 @@ fn levelModule(
 
     const module = b.createModule(.{
         .root_source_file = b.path("zig/src/level.zig"),
-        .target = resolveForCpu(b, query, level.cpu),
+        .target = resolveForCpu(b, query, level),
         .optimize = optimize,
         .strip = stripFor(optimize),
         .link_libc = true,

@@ -147,5 +147,5 @@ fn readRow(
         if (column >= matrix.n_cols) @panic("a column outside the matrix was let through");
     }
     try matrix.rowValues(&found, .f64, scratch, @ptrCast(scratch.arrays.values), report);
-    try matrix.denseRow(plan, row, scratch, out.ptr, report);
+    try matrix.denseRow(plan, row, scratch, .ofBatch(0), @ptrCast(out.ptr), report);
 }

@@ -262,7 +262,7 @@ fn gatherDense(
         .matrix = own.matrix,
         .plan = &plan,
         .rows = rows,
-        .out = out[0..length],
+        .out = std.mem.sliceAsBytes(out[0..length]),
     };
     try job.run(threads, report);
 }

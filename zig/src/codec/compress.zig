@@ -67,6 +67,44 @@ inline fn expandLanes(mask: u16, source: Lanes) Lanes {
     );
 }
 
+/// Lanes that `press`, `pick` and `pickOfTwo` work on; 0 where the CPU has no instruction for them.
+pub const press_lanes = if (has_avx512) 16 else if (has_avx2) 8 else 0;
+
+/// The lanes of `mask`, lowest first; what follows them is rubbish.
+pub inline fn press(comptime lanes: usize, mask: @Int(.unsigned, lanes), source: @Vector(lanes, u32)) @Vector(lanes, u32) {
+    if (lanes == 16) return compressLanes(mask, source);
+    return permuteLanes(source, @as(@Vector(8, u8), byte_positions[mask]));
+}
+
+/// `source[place % lanes]` for each lane.
+pub inline fn pick(comptime lanes: usize, source: @Vector(lanes, u32), places: @Vector(lanes, u32)) @Vector(lanes, u32) {
+    if (lanes == 8) return permuteLanes(source, places);
+    return asm ("vpermd %[source], %[places], %[target]"
+        : [target] "=v" (-> Lanes),
+        : [places] "v" (places),
+          [source] "v" (source),
+    );
+}
+
+/// The same out of two vectors end to end; the places are below twice the lanes.
+pub inline fn pickOfTwo(
+    comptime lanes: usize,
+    low: @Vector(lanes, u32),
+    high: @Vector(lanes, u32),
+    places: @Vector(lanes, u32),
+) @Vector(lanes, u32) {
+    if (lanes == 8) {
+        const is_low = places < @as(ByteLanes, @splat(8));
+        return @select(u32, is_low, permuteLanes(low, places), permuteLanes(high, places));
+    }
+    return asm ("vpermi2d %[high], %[low], %[target]"
+        : [target] "=v" (-> Lanes),
+        : [_] "0" (places),
+          [low] "v" (low),
+          [high] "v" (high),
+    );
+}
+
 /// Writes the positions of the set bits among the first `n_bits` and gives their number, or null when there are more
 /// than `limit`. `positions` has room for `limit + over_write`; the bitmap can be read `bits.over_read_bytes` further.
 pub fn positionsOfSetBits(bitmap: [*]const u8, n_bits: usize, positions: [*]u32, limit: usize) ?usize {

@@ -2,6 +2,8 @@
 
 const std = @import("std");
 const columns_module = @import("columns.zig");
+const dense = @import("../kernels/dense.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrices = @import("matrix.zig");
 const sort_row = @import("sort_row.zig");
@@ -125,10 +127,23 @@ pub const Concatenation = struct {
         return storedIn(self.members[place.member].matrix, place.row);
     }
 
+    /// Bytes of a dense row.
+    pub fn rowBytes(self: *const Concatenation) usize {
+        return self.members[0].columns.plan.rowBytes();
+    }
+
     /// One dense row of n_output elements; every element is written.
-    pub fn denseRow(self: *const Concatenation, place: Place, scratch: *Scratch, out: [*]f32, report: *Report) Failure!void {
+    pub fn denseRow(
+        self: *const Concatenation,
+        place: Place,
+        scratch: *Scratch,
+        way: emit.Way,
+        out: [*]u8,
+        report: *Report,
+    ) Failure!void {
         const member = &self.members[place.member];
-        denseMemberRow(member, place.row, scratch, out, report) catch |failure| return self.named(place.member, failure, report);
+        denseMemberRow(member, place.row, scratch, way, out, report) catch |failure|
+            return self.named(place.member, failure, report);
     }
 
     /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
@@ -161,12 +176,28 @@ pub fn storedIn(matrix: *const Matrix, row: u64) u64 {
     return matrix.rowCount(row, &report) catch 0;
 }
 
-fn denseMemberRow(member: *const Member, row: u64, scratch: *Scratch, out: [*]f32, report: *Report) Failure!void {
+fn denseMemberRow(
+    member: *const Member,
+    row: u64,
+    scratch: *Scratch,
+    way: emit.Way,
+    out: [*]u8,
+    report: *Report,
+) Failure!void {
     const columns = member.columns;
-    if (columns.order != .shared) return member.matrix.denseRow(&columns.plan, @intCast(row), scratch, out, report);
+    if (columns.order != .shared) return member.matrix.denseRow(&columns.plan, @intCast(row), scratch, way, out, report);
     const shared = try sharedRow(member, row, scratch, report);
-    @memset(out[0..columns.plan.n_output], shared.background);
-    for (shared.entries) |value| out[sort_row.columnOf(value)] = @bitCast(sort_row.payloadOf(value));
+    // the entries lie in neither of these
+    const indices: [*]i32 = @ptrCast(scratch.arrays.row.columns);
+    const values: [*]f32 = @ptrCast(scratch.arrays.values);
+    const count = unpack(shared.entries, indices[0..shared.entries.len], values[0..shared.entries.len]);
+    const selected: dense.Selected = .{
+        .columns = @ptrCast(indices),
+        .values = values,
+        .count = @intCast(count),
+        .background = shared.background,
+    };
+    member.matrix.level.emitSelected(&columns.plan.row_plan, &selected, &scratch.arrays, way, out);
 }
 
 pub fn csrMemberRow(

@@ -64,7 +64,8 @@ pub const DenseGather = struct {
     matrix: *const Matrix,
     plan: *const DensePlan,
     rows: []const i64,
-    out: []f32,
+    /// rows.len times plan.rowBytes()
+    out: []u8,
     parts: usize = 1,
 
     pub fn run(self: *DenseGather, threads: u32, report: *Report) Failure!void {
@@ -77,9 +78,10 @@ pub const DenseGather = struct {
         var scratch = try Scratch.init(self.allocator, self.matrix);
         defer scratch.deinit();
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
-        const width: usize = self.plan.n_output;
+        const width = self.plan.rowBytes();
         const out = self.out[range.start * width .. range.stop * width];
-        try matrix_module.decodeDense(self.matrix, self.plan, self.rows[range.start..range.stop], out, &scratch, report);
+        const rows = self.rows[range.start..range.stop];
+        try matrix_module.decodeDense(self.matrix, self.plan, rows, out, .ofBatch(self.out.len), &scratch, report);
     }
 };
 

@@ -6,8 +6,10 @@
 const std = @import("std");
 const bits = @import("bits.zig");
 const dense = @import("../kernels/dense.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_sections = @import("matrix_sections.zig");
+const panel_kernel = @import("../kernels/panel.zig");
 const rowpack = @import("rowpack.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
 const shard_view = @import("shard_view.zig");
@@ -213,39 +215,51 @@ pub const Matrix = struct {
         return shard_view.failFault(self.file, found.view, found.local_row, fault, report);
     }
 
-    /// One dense row of plan.n_output elements; every element is written.
-    pub fn denseRow(
+    /// What a batch takes of a row that `openRow` found; it stays in the scratch, until the next row.
+    pub fn selectRow(
         self: *const Matrix,
         plan: *const DensePlan,
-        row: i64,
+        found: *const FoundRow,
         scratch: *Scratch,
-        out: [*]f32,
         report: *Report,
-    ) Failure!void {
-        const found = try self.openRow(row, scratch, report);
-        if (found.row.n_values == 0) {
-            @memset(out[0..plan.n_output], 0);
-            return;
-        }
+    ) Failure!dense.Selected {
+        var selected: dense.Selected = .nothing;
+        if (found.row.n_values == 0) return selected;
         switch (found.view.codec) {
             .rowpack => {
-                const fault = self.level.denseRow(
+                const fault = self.level.selectRow(
                     @backingInt(self.value_type),
                     &plan.row_plan,
                     &found.row,
                     &found.open,
                     found.total,
                     &scratch.arrays,
-                    out,
+                    &selected,
                 );
-                if (fault != .none) return self.failRow(&found, fault, report);
+                if (fault != .none) return self.failRow(found, fault, report);
             },
             .none => {
                 const values: [*]u8 = @ptrCast(scratch.arrays.values);
                 shard_view.copyValues(self.value_type, .f64, found.row.payload, found.row.n_values, values);
-                self.level.scatterValues(&plan.row_plan, found.row.n_values, &scratch.arrays, out);
+                self.level.selectValues(&plan.row_plan, found.row.n_values, &scratch.arrays, &selected);
             },
         }
+        return selected;
+    }
+
+    /// One dense row of plan.rowBytes() bytes; every element is written.
+    pub fn denseRow(
+        self: *const Matrix,
+        plan: *const DensePlan,
+        row: i64,
+        scratch: *Scratch,
+        way: emit.Way,
+        out: [*]u8,
+        report: *Report,
+    ) Failure!void {
+        const found = try self.openRow(row, scratch, report);
+        const selected = try self.selectRow(plan, &found, scratch, report);
+        self.level.emitSelected(&plan.row_plan, &selected, &scratch.arrays, way, out);
     }
 };
 
@@ -278,11 +292,13 @@ pub const Scratch = struct {
 
     fn create(allocator: Allocator, capacity: u32, capacity_max: u32) Failure!Scratch {
         const elements: usize = capacity + rowpack_decode.scratch_slack;
-        // columns, codes (twice), positions, tier: u32; values: f64; table: f32
-        const bytes = elements * (5 * 4 + 8) + dense.table_length * 4;
+        // the piece first, then columns, codes (twice), positions, tier: u32; values: f64; table: f32
+        const bytes = @sizeOf(emit.Piece) + elements * (5 * 4 + 8) + dense.table_length * 4;
         const memory = try allocator.alignedAlloc(u8, .@"64", bytes);
-        const words: [*]align(8) u32 = @ptrCast(memory.ptr);
-        const values: [*]f64 = @ptrCast(@alignCast(memory.ptr));
+        const piece: *align(64) emit.Piece = @ptrCast(memory.ptr);
+        piece.* = @splat(0);
+        const words: [*]align(8) u32 = @ptrCast(@alignCast(memory.ptr + @sizeOf(emit.Piece)));
+        const values: [*]f64 = @ptrCast(words);
         return .{
             .allocator = allocator,
             .memory = memory,
@@ -297,6 +313,7 @@ pub const Scratch = struct {
                     .tier = words + 6 * elements,
                 },
                 .table = @ptrCast(words + 7 * elements),
+                .piece = piece,
             },
         };
     }
@@ -327,13 +344,14 @@ pub const DenseOptions = struct {
     pflog_alpha: f64 = 0,
     /// Ascending distinct columns; null for all.
     panel: ?[]const u32 = null,
+    output: emit.Output = .f32,
 };
 
 /// What a dense row consists of; read-only once made, shared by threads.
 pub const DensePlan = struct {
     allocator: Allocator,
     n_output: u32,
-    is_member: []u8,
+    members: []u32,
     slots: []u32,
     row_plan: dense.DenseRowPlan,
 
@@ -366,17 +384,16 @@ pub const DensePlan = struct {
     }
 
     fn allocate(allocator: Allocator, n_cols: u32, has_slots: bool, n_output: u32, options: DenseOptions) Failure!DensePlan {
-        const table_length: usize = if (has_slots) n_cols else 0;
-        const is_member = try allocator.alloc(u8, table_length);
-        errdefer allocator.free(is_member);
-        const slots = try allocator.alloc(u32, table_length);
+        const members = try allocator.alloc(u32, if (has_slots) panel_kernel.wordCount(n_cols) else 0);
+        errdefer allocator.free(members);
+        const slots = try allocator.alloc(u32, if (has_slots) n_cols else 0);
 
         // slots are read where a gene is a member: the others cost no memory until they are written
-        @memset(is_member, 0);
+        @memset(members, 0);
         return .{
             .allocator = allocator,
             .n_output = n_output,
-            .is_member = is_member,
+            .members = members,
             .slots = slots,
             .row_plan = .{
                 .transform = .{
@@ -387,25 +404,30 @@ pub const DensePlan = struct {
                 },
                 .n_cols = n_cols,
                 .n_output = n_output,
-                .is_member = if (has_slots) is_member.ptr else null,
+                .members = if (has_slots) members.ptr else null,
                 .slots = if (has_slots) slots.ptr else null,
+                .output = options.output,
             },
         };
     }
 
     /// Whether a map or panel keeps a column.
     pub fn keeps(self: *const DensePlan, column: u32) bool {
-        return self.is_member[column] != 0;
+        return panel_kernel.isMember(self.members.ptr, column) != 0;
     }
 
     fn keep(self: *const DensePlan, column: u32, output: u32) void {
-        self.is_member[column] = 1;
+        panel_kernel.addMember(self.members, column);
         self.slots[column] = output;
     }
 
     pub fn deinit(self: *DensePlan) void {
-        self.allocator.free(self.is_member);
+        self.allocator.free(self.members);
         self.allocator.free(self.slots);
+    }
+
+    pub fn rowBytes(self: *const DensePlan) usize {
+        return self.n_output * self.row_plan.output.bytes();
     }
 };
 
@@ -440,19 +462,21 @@ fn checkPanel(panel: []const u32, n_cols: u32, report: *Report) Failure!void {
     }
 }
 
-/// Row-major rows.len x plan.n_output; every element is written.
+/// Row-major rows.len x plan.n_output elements; every one is written.
 pub fn decodeDense(
     matrix: *const Matrix,
     plan: *const DensePlan,
     rows: []const i64,
-    out: []f32,
+    out: []u8,
+    way: emit.Way,
     scratch: *Scratch,
     report: *Report,
 ) Failure!void {
-    assert(out.len == rows.len * plan.n_output);
+    assert(out.len == rows.len * plan.rowBytes());
     try matrix.checkRows(rows, report);
+    defer if (way == .past_caches) emit.finishStreaming();
     for (rows, 0..) |row, index| {
         matrix.prefetch(rows, index);
-        try matrix.denseRow(plan, row, scratch, out.ptr + index * plan.n_output, report);
+        try matrix.denseRow(plan, row, scratch, way, out.ptr + index * plan.rowBytes(), report);
     }
 }

@@ -95,7 +95,7 @@ fn expectSameDense(a: *Matrix, b: *Matrix) !void {
                 .matrix = matrix,
                 .plan = &plan,
                 .rows = &rows,
-                .out = result.*,
+                .out = std.mem.sliceAsBytes(result.*),
             };
             try job.run(1, &report);
         }

@@ -1,10 +1,13 @@
-//! Decoding a row into a dense float32 row: all genes, or a panel of them. Compiled once per CPU level.
+//! From an opened row to the values that a batch takes of it, and to a dense row: all genes, or a panel of them. Compiled
+//! once per CPU level.
 //!
 //! A row of counts holds few distinct values, so the transform is worked out once for each small code (or palette
 //! entry) and the stored values only look theirs up.
 
 const std = @import("std");
 const decode = @import("../codec/rowpack_decode.zig");
+const emit = @import("emit.zig");
+const panel = @import("panel.zig");
 const row_values = @import("../codec/row_values.zig");
 const rowpack = @import("../codec/rowpack.zig");
 const ValueType = @import("../codec/value_type.zig").ValueType;
@@ -19,17 +22,31 @@ pub const DenseRowPlan = extern struct {
     transform: Transform,
     n_cols: u32,
     n_output: u32,
-    /// For a panel: 1 for its genes, n_cols entries; null for all genes.
-    is_member: ?[*]const u8,
+    /// For a panel: a bitmap of its genes, `panel.wordCount` words; null for all genes.
+    members: ?[*]const u32,
     /// For a panel: the output column of each of its genes, n_cols entries.
     slots: ?[*]const u32,
+    output: emit.Output,
 };
 
-/// Beyond `RowScratch`: what the dense way needs for itself. `values` has n_cols entries, `table` table_length.
+/// Beyond `RowScratch`: what the dense way needs for itself. `values` has n_cols entries, `table` table_length; `piece`
+/// holds zeros between the rows.
 pub const DenseScratch = extern struct {
     row: decode.RowScratch,
     values: [*]f64,
     table: [*]f32,
+    piece: *align(64) emit.Piece,
+};
+
+/// What a batch takes of a row: output columns and their values, somewhere in the scratch.
+pub const Selected = extern struct {
+    columns: [*]const u32,
+    values: [*]const f32,
+    count: u32,
+    /// What the other elements of a dense row are.
+    background: f32,
+
+    pub const nothing: Selected = .{ .columns = &.{}, .values = &.{}, .count = 0, .background = 0 };
 };
 
 /// Codes up to here are looked up; larger ones, 1 in 300 of UMI counts, are worked out singly.
@@ -37,43 +54,67 @@ const small_codes = 64;
 pub const table_length = rowpack.palette_length_max + lanes;
 const lanes = 8;
 
-/// Decodes an opened row (its columns are in the scratch) into `out`, n_output elements.
-pub fn denseRow(
+comptime {
+    assert(decode.scratch_slack >= panel.slack_values);
+    assert(small_codes >= panel.direct_entries and table_length >= panel.direct_entries);
+}
+
+/// Decodes an opened row, whose columns are in the scratch.
+pub fn selectRow(
     comptime Stored: type,
     plan: *const DenseRowPlan,
     row: *const decode.Row,
     open: *const decode.OpenRow,
     total: f64,
     scratch: *const DenseScratch,
-    out: [*]f32,
+    selected: *Selected,
 ) RowFault {
-    if (!plan.transform.isCentred()) @memset(out[0..plan.n_output], 0);
     const header = open.header;
     if (header.irregular or header.value_mode == .raw or header.value_mode == .decimals or !header.isNarrow()) {
         const values = scratch.values[0..row.n_values];
         const fault = row_values.decodeValues(Stored, f64, row, open, &scratch.row, values);
         if (fault != .none) return fault;
-        scatterValues(plan, scratch.row.columns, values, scratch, out);
+        selectValues(plan, values, scratch, selected);
         return .none;
     }
     const fault = decode.decodeCodes(row, open, &scratch.row);
     if (fault != .none) return fault;
-    const scale = plan.transform.factor(total);
+    const transform = plan.transform;
+    const scale = transform.factor(total);
     if (header.value_mode == .palette) {
         if (@typeInfo(Stored) == .int and header.decimal_exponent > 0) return .header;
         if (row_values.largestCode(scratch.row.codes, row.n_values) >= header.palette_length) return .codes;
-        paletteTable(Stored, plan.transform, open, scale, scratch.table);
-        const length: usize = open.header.palette_length;
-        const centre = centreCodes(plan, row.n_values, null, scale, scratch, scratch.table[0..length], out);
-        scatterCodes(plan, row.n_values, null, scale, centre, scratch, out);
+        paletteTable(Stored, transform, open, scale, scratch.table);
+        selectCodes(plan, row.n_values, PaletteRest{ .table = scratch.table }, scratch, selected);
     } else {
         const base: u32 = if (header.value_mode == .positive_integers) 1 else 0;
-        integerTable(plan.transform, base, scale, scratch.table);
-        const centre = centreCodes(plan, row.n_values, base, scale, scratch, scratch.table[0..small_codes], out);
-        scatterCodes(plan, row.n_values, base, scale, centre, scratch, out);
+        integerTable(transform, base, scale, scratch.table);
+        const rest: IntegerRest = .{ .table = scratch.table, .transform = transform, .base = base, .scale = scale };
+        selectCodes(plan, row.n_values, rest, scratch, selected);
     }
     return .none;
 }
+
+/// All codes of a palette are in its table.
+const PaletteRest = struct {
+    table: [*]const f32,
+
+    pub inline fn of(self: PaletteRest, code: u32) f32 {
+        return self.table[code];
+    }
+};
+
+const IntegerRest = struct {
+    table: [*]const f32,
+    transform: Transform,
+    base: u32,
+    scale: f64,
+
+    pub inline fn of(self: IntegerRest, code: u32) f32 {
+        if (code < small_codes) return self.table[code];
+        return self.transform.applyOne(@floatFromInt(code + self.base), self.scale);
+    }
+};
 
 fn integerTable(transform: Transform, base: u32, scale: f64, table: [*]f32) void {
     const step: @Vector(lanes, f64) = @splat(lanes);
@@ -101,119 +142,104 @@ fn paletteTable(
     }
 }
 
-/// The centre of a PFlog row, which `out` is filled with and the table is less by afterwards; 0 for other transforms.
-inline fn centreCodes(
+/// Keeps the genes that are wanted, then looks their codes up; PFlog needs all values for its centre first.
+inline fn selectCodes(
     plan: *const DenseRowPlan,
     n_values: u32,
-    base: ?u32,
-    scale: f64,
+    rest: anytype,
     scratch: *const DenseScratch,
-    table: []f32,
-    out: [*]f32,
-) f64 {
-    if (!plan.transform.isCentred()) return 0;
-    var sum: f64 = 0;
-    for (scratch.row.codes[0..n_values]) |code| sum += lookUp(plan, code, base, scale, 0, scratch.table);
-    const centre = sum / @as(f64, @floatFromInt(plan.n_cols));
-    @memset(out[0..plan.n_output], @floatCast(-centre));
-    for (table) |*entry| entry.* = @floatCast(entry.* - centre);
-    return centre;
+    selected: *Selected,
+) void {
+    if (plan.transform.isCentred()) {
+        const codes = scratch.row.codes;
+        panel.lookUpCodes(codes, n_values, scratch.table, rest);
+        const background = centre(plan, @as([*]f32, @ptrCast(codes))[0..n_values]);
+        selected.* = keepWanted(plan, n_values, scratch).selected(background);
+        return;
+    }
+    const wanted = keepWanted(plan, n_values, scratch);
+    panel.lookUpCodes(wanted.pairs.codes, wanted.count, scratch.table, rest);
+    selected.* = wanted.selected(0);
 }
 
-/// `base` is null for a palette, whose codes are all in the table.
-inline fn scatterCodes(
-    plan: *const DenseRowPlan,
-    n_values: u32,
-    base: ?u32,
-    scale: f64,
-    centre: f64,
-    scratch: *const DenseScratch,
-    out: [*]f32,
-) void {
-    const columns = scratch.row.columns;
+const Wanted = struct {
+    pairs: panel.Pairs,
+    count: u32,
+
+    fn selected(self: Wanted, background: f32) Selected {
+        return .{
+            .columns = self.pairs.columns,
+            .values = @ptrCast(self.pairs.codes),
+            .count = self.count,
+            .background = background,
+        };
+    }
+};
+
+/// Drops genes that are not wanted, with what stands in `codes` beside them, and makes columns output columns.
+fn keepWanted(plan: *const DenseRowPlan, n_values: u32, scratch: *const DenseScratch) Wanted {
+    const pairs: panel.Pairs = .{ .columns = scratch.row.columns, .codes = scratch.row.codes };
+    const slots = plan.slots orelse return .{ .pairs = pairs, .count = n_values };
+    // both were needed for decoding alone
+    const hits: panel.Pairs = .{ .columns = scratch.row.positions, .codes = scratch.row.tier };
+    const count = panel.keepHits(plan.members.?, pairs, n_values, hits);
+    for (hits.columns[0..count]) |*column| column.* = slots[column.*];
+    return .{ .pairs = hits, .count = @intCast(count) };
+}
+
+/// Takes the mean over all genes off a PFlog row, absent ones included; gives what these are then.
+fn centre(plan: *const DenseRowPlan, results: []f32) f32 {
+    var sum: f64 = 0;
+    for (results) |result| sum += result;
+    const mean = sum / @as(f64, @floatFromInt(plan.n_cols));
+    for (results) |*result| result.* = @floatCast(result.* - mean);
+    return @floatCast(-mean);
+}
+
+/// For values that are at hand as such: rows of the codec `none`, raw rows, rows with negatives.
+pub fn selectValues(plan: *const DenseRowPlan, values: []const f64, scratch: *const DenseScratch, selected: *Selected) void {
+    const transform = plan.transform;
+    const n_values: u32 = @intCast(values.len);
+    const depth = if (transform.normalize) transform_kernel.depthOf(values, transform.log1p) else 0;
+    const scale = transform.factor(depth);
     const codes = scratch.row.codes;
-    const slots = plan.slots orelse {
-        for (columns[0..n_values], codes) |column, code| {
-            out[column] = lookUp(plan, code, base, scale, centre, scratch.table);
-        }
+    if (transform.isCentred()) {
+        const results: [*]f32 = @ptrCast(codes);
+        for (values, results) |value, *result| result.* = transform.applyOne(value, scale);
+        const background = centre(plan, results[0..n_values]);
+        selected.* = keepWanted(plan, n_values, scratch).selected(background);
         return;
-    };
-    const found = panelHits(plan, n_values, scratch);
-    for (scratch.row.positions[0..found]) |hit| {
-        out[slots[columns[hit]]] = lookUp(plan, codes[hit], base, scale, centre, scratch.table);
     }
-}
-
-inline fn lookUp(plan: *const DenseRowPlan, code: u32, base: ?u32, scale: f64, centre: f64, table: [*]const f32) f32 {
-    const first = base orelse return table[code];
-    if (code < small_codes) return table[code];
-    const result = plan.transform.applyOne(@floatFromInt(code + first), scale);
-    return if (centre == 0) result else @floatCast(result - centre);
-}
-
-/// The stored values whose gene is in the panel, as indices in `scratch.row.positions`. Without a branch: one in ten
-/// hits, which no predictor can know.
-fn panelHits(plan: *const DenseRowPlan, n_values: u32, scratch: *const DenseScratch) usize {
-    const is_member = plan.is_member.?;
-    const hits = scratch.row.positions;
-    var found: usize = 0;
-    for (scratch.row.columns[0..n_values], 0..) |column, index| {
-        hits[found] = @intCast(index);
-        found += is_member[column];
+    for (codes[0..n_values], 0..) |*code, index| code.* = @intCast(index);
+    const wanted = keepWanted(plan, n_values, scratch);
+    const results: [*]f32 = @ptrCast(wanted.pairs.codes);
+    var at: usize = 0;
+    while (at < wanted.count) : (at += lanes) {
+        const live = @min(lanes, wanted.count - at);
+        var block: [lanes]f64 = @splat(0);
+        for (block[0..live], wanted.pairs.codes[at..]) |*value, index| value.* = values[index];
+        const transformed: [lanes]f32 = if (transform.isIdentity())
+            @as(@Vector(lanes, f32), @floatCast(@as(@Vector(lanes, f64), block)))
+        else
+            transform.apply(lanes, block, scale);
+        @memcpy(results[at..][0..live], transformed[0..live]);
     }
-    return found;
+    selected.* = wanted.selected(0);
 }
 
-/// For values that are at hand as such: rows of the codec `none`, raw rows, rows with negatives. `out` is zeroed, or has
-/// any content for PFlog.
-pub fn scatterValues(
+/// A dense row of what was selected, plan.n_output elements of plan.output.
+pub fn emitSelected(
     plan: *const DenseRowPlan,
-    columns: [*]const u32,
-    values: []f64,
+    selected: *const Selected,
     scratch: *const DenseScratch,
-    out: [*]f32,
+    way: emit.Way,
+    out: [*]u8,
 ) void {
-    const depth = if (plan.transform.normalize) transform_kernel.depthOf(values, plan.transform.log1p) else 0;
-    const scale = plan.transform.factor(depth);
-    if (plan.transform.isCentred()) return scatterCentred(plan, columns, values, scratch, scale, out);
-    const slots = plan.slots orelse {
-        var at: usize = 0;
-        while (at < values.len) : (at += lanes) {
-            const live = @min(lanes, values.len - at);
-            var block: [lanes]f64 = @splat(0);
-            @memcpy(block[0..live], values[at..][0..live]);
-            const results: [lanes]f32 = plan.transform.apply(lanes, block, scale);
-            for (results[0..live], columns[at..]) |result, column| out[column] = result;
-        }
-        return;
+    const emission: emit.Emission = .{
+        .n_output = plan.n_output,
+        .output = plan.output,
+        .way = way,
+        .background = selected.background,
     };
-    assert(columns == scratch.row.columns);
-    const found = panelHits(plan, @intCast(values.len), scratch);
-    for (scratch.row.positions[0..found]) |hit| {
-        out[slots[columns[hit]]] = plan.transform.applyOne(values[hit], scale);
-    }
-}
-
-fn scatterCentred(
-    plan: *const DenseRowPlan,
-    columns: [*]const u32,
-    values: []f64,
-    scratch: *const DenseScratch,
-    scale: f64,
-    out: [*]f32,
-) void {
-    var sum: f64 = 0;
-    for (values) |*value| {
-        value.* = plan.transform.applyOne(value.*, scale);
-        sum += value.*;
-    }
-    const centre = sum / @as(f64, @floatFromInt(plan.n_cols));
-    @memset(out[0..plan.n_output], @floatCast(-centre));
-    const slots = plan.slots orelse {
-        for (values, columns) |value, column| out[column] = @floatCast(value - centre);
-        return;
-    };
-    assert(columns == scratch.row.columns);
-    const found = panelHits(plan, @intCast(values.len), scratch);
-    for (scratch.row.positions[0..found]) |hit| out[slots[columns[hit]]] = @floatCast(values[hit] - centre);
+    emit.emitRow(&emission, selected.columns[0..selected.count], selected.values, scratch.piece, out);
 }

@@ -4,6 +4,7 @@ const std = @import("std");
 const options = @import("level_options");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
+const emit = @import("../kernels/emit.zig");
 const log_scaled = @import("../kernels/log_scaled.zig");
 const row_values = @import("../codec/row_values.zig");
 const table_format = @import("table.zig");
@@ -52,28 +53,37 @@ fn valuesAs(
     return row_values.decodeValues(Stored, T, row, open, scratch, typed[0..row.n_values]);
 }
 
-fn denseRow(
+fn selectRow(
     value_type: u8,
     plan: *const dense.DenseRowPlan,
     row: *const decode.Row,
     open: *const decode.OpenRow,
     total: f64,
     scratch: *const dense.DenseScratch,
-    out: [*]f32,
+    selected: *dense.Selected,
 ) callconv(.c) RowFault {
     switch (@as(ValueType, @fromBackingInt(@intCast(value_type)))) {
-        inline else => |stored| return dense.denseRow(stored.Of(), plan, row, open, total, scratch, out),
+        inline else => |stored| return dense.selectRow(stored.Of(), plan, row, open, total, scratch, selected),
     }
 }
 
-fn scatterValues(
+fn selectValues(
     plan: *const dense.DenseRowPlan,
     n_values: u32,
     scratch: *const dense.DenseScratch,
-    out: [*]f32,
+    selected: *dense.Selected,
 ) callconv(.c) void {
-    @memset(out[0..plan.n_output], 0);
-    dense.scatterValues(plan, scratch.row.columns, scratch.values[0..n_values], scratch, out);
+    dense.selectValues(plan, scratch.values[0..n_values], scratch, selected);
+}
+
+fn emitSelected(
+    plan: *const dense.DenseRowPlan,
+    selected: *const dense.Selected,
+    scratch: *const dense.DenseScratch,
+    way: emit.Way,
+    out: [*]u8,
+) callconv(.c) void {
+    dense.emitSelected(plan, selected, scratch, way, out);
 }
 
 fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void {
@@ -85,8 +95,9 @@ const table: table_format.Table = .{
     .hashUpdate = hashUpdate,
     .openRow = openRow,
     .decodeValues = decodeValues,
-    .denseRow = denseRow,
-    .scatterValues = scatterValues,
+    .selectRow = selectRow,
+    .selectValues = selectValues,
+    .emitSelected = emitSelected,
     .logScaled = logScaled,
 };
 
@@ -102,7 +113,10 @@ test {
     _ = @import("../codec/decimals.zig");
     _ = @import("../codec/rowpack_differential.zig");
     _ = @import("../codec/crc32c.zig");
+    _ = @import("../codec/compress.zig");
+    _ = @import("../kernels/emit.zig");
     _ = @import("../kernels/log1p.zig");
+    _ = @import("../kernels/panel.zig");
     _ = @import("../kernels/transform.zig");
     _ = @import("../kernels/log_scaled.zig");
 }

@@ -3,6 +3,7 @@
 const std = @import("std");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
+const emit = @import("../kernels/emit.zig");
 
 /// What the values of a row become.
 pub const Target = enum(u32) {
@@ -37,23 +38,32 @@ pub const Table = extern struct {
         values: [*]u8,
     ) callconv(.c) decode.RowFault,
 
-    /// An opened row as a dense one.
-    denseRow: *const fn (
+    /// What a batch takes of an opened row, transformed; it stays in the scratch.
+    selectRow: *const fn (
         value_type: u8,
         plan: *const dense.DenseRowPlan,
         row: *const decode.Row,
         open: *const decode.OpenRow,
         total: f64,
         scratch: *const dense.DenseScratch,
-        out: [*]f32,
+        selected: *dense.Selected,
     ) callconv(.c) decode.RowFault,
 
     /// The same from columns in the scratch and values in `scratch.values`.
-    scatterValues: *const fn (
+    selectValues: *const fn (
         plan: *const dense.DenseRowPlan,
         n_values: u32,
         scratch: *const dense.DenseScratch,
-        out: [*]f32,
+        selected: *dense.Selected,
+    ) callconv(.c) void,
+
+    /// A dense row of what was selected.
+    emitSelected: *const fn (
+        plan: *const dense.DenseRowPlan,
+        selected: *const dense.Selected,
+        scratch: *const dense.DenseScratch,
+        way: emit.Way,
+        out: [*]u8,
     ) callconv(.c) void,
 
     /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.

@@ -5,6 +5,7 @@ const assert = std.debug.assert;
 
 const buffers = @import("buffers.zig");
 const csr_source = @import("csr_source.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
@@ -29,8 +30,7 @@ pub const ConcatenatedSource = struct {
     pub fn batchBytes(source: *const ConcatenatedSource, rows: []const i64, report: *Report) Failure!usize {
         try source.whole.checkRows(rows, report);
         if (source.layout == .csr) return csr_source.bytesOfRows(&source.whole, rows, report);
-        const row_bytes = @as(usize, source.whole.n_output) * @sizeOf(f32);
-        return std.math.mul(usize, rows.len, row_bytes) catch error.OutOfMemory;
+        return std.math.mul(usize, rows.len, source.whole.rowBytes()) catch error.OutOfMemory;
     }
 
     pub fn prepare(source: *const ConcatenatedSource, rows: []const i64, memory: Memory) void {
@@ -38,6 +38,7 @@ pub const ConcatenatedSource = struct {
     }
 
     pub fn decode(source: *const ConcatenatedSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
+        defer if (source.layout == .dense) emit.finishStreaming();
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
             source.whole.prefetch(task.rows[0..task.end], index);
             try source.decodeRow(task, index, @intCast(row), scratch, report);
@@ -55,10 +56,10 @@ pub const ConcatenatedSource = struct {
         const place = source.whole.placeOf(row);
         switch (source.layout) {
             .dense => {
-                const values = std.mem.bytesAsSlice(f32, task.memory);
-                const width: usize = source.whole.n_output;
-                assert(values.len == task.rows.len * width);
-                try source.whole.denseRow(place, scratch, values.ptr + index * width, report);
+                const width = source.whole.rowBytes();
+                assert(task.memory.len == task.rows.len * width);
+                const way: emit.Way = .ofBatch(task.memory.len);
+                try source.whole.denseRow(place, scratch, way, task.memory.ptr + index * width, report);
             },
             .csr => {
                 const views: csr_source.Views = .of(task.rows.len, task.memory);

@@ -12,14 +12,12 @@ const buffers = @import("buffers.zig");
 const errors = @import("../errors.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
-const transform_kernel = @import("../kernels/transform.zig");
 const Failure = errors.Failure;
 const Matrix = matrices.Matrix;
 const Report = errors.Report;
 const Scratch = matrices.Scratch;
 
 const line = buffers.alignment.toByteUnits();
-const lanes = 8;
 const Memory = []align(line) u8;
 
 pub const CsrSource = struct {
@@ -89,30 +87,15 @@ pub const CsrSource = struct {
         values: []f32,
         report: *Report,
     ) Failure!usize {
-        const columns = scratch.arrays.row.columns[0..values.len];
-        const transform = source.plan.row_plan.transform;
-        if (!source.has_panel) @memcpy(indices, @as([]const i32, @ptrCast(columns)));
-        if (!source.has_panel and transform.isIdentity()) {
+        if (!source.has_panel and source.plan.row_plan.transform.isIdentity()) {
+            @memcpy(indices, @as([]const i32, @ptrCast(scratch.arrays.row.columns[0..values.len])));
             try source.matrix.rowValues(found, .f32, scratch, @ptrCast(values.ptr), report);
             return values.len;
         }
-        const stored = scratch.arrays.values[0..values.len];
-        try source.matrix.rowValues(found, .f64, scratch, @ptrCast(stored.ptr), report);
-        const depth = if (transform.normalize) depthOf(found, stored, transform.log1p) else 0;
-        const kept = if (source.has_panel) source.keepPanel(columns, stored, indices) else values.len;
-        apply(transform, stored[0..kept], transform.factor(depth), values[0..kept]);
-        return kept;
-    }
-
-    /// Without a branch: one in ten hits, which no predictor can know.
-    fn keepPanel(source: *const CsrSource, columns: []const u32, stored: []f64, indices: []i32) usize {
-        var kept: usize = 0;
-        for (columns, 0..) |column, index| {
-            indices[kept] = @bitCast(source.plan.slots[column]);
-            stored[kept] = stored[index];
-            kept += source.plan.is_member[column];
-        }
-        return kept;
+        const selected = try source.matrix.selectRow(&source.plan, found, scratch, report);
+        @memcpy(indices[0..selected.count], @as([*]const i32, @ptrCast(selected.columns)));
+        @memcpy(values[0..selected.count], selected.values);
+        return selected.count;
     }
 
     /// The table of a damaged file may claim anything; its row then fails when it is decoded.
@@ -121,30 +104,6 @@ pub const CsrSource = struct {
         return source.matrix.rowCount(@intCast(row), &report) catch 0;
     }
 };
-
-/// As the dense way takes it: the total that was written, except where it is not that of all values.
-fn depthOf(found: *const matrices.FoundRow, values: []const f64, clip: bool) f64 {
-    if (found.view.codec == .rowpack and found.row.n_values > 0) {
-        const header = found.open.header;
-        const summed = header.irregular or header.value_mode == .raw or header.value_mode == .decimals;
-        if (!summed and header.isNarrow()) return found.total;
-    }
-    return transform_kernel.depthOf(values, clip);
-}
-
-fn apply(transform: transform_kernel.Transform, stored: []const f64, scale: f64, values: []f32) void {
-    var at: usize = 0;
-    while (at < stored.len) : (at += lanes) {
-        const live = @min(lanes, stored.len - at);
-        var block: [lanes]f64 = @splat(0);
-        @memcpy(block[0..live], stored[at..][0..live]);
-        const results: [lanes]f32 = if (transform.isIdentity())
-            @as(@Vector(lanes, f32), @floatCast(@as(@Vector(lanes, f64), block)))
-        else
-            transform.apply(lanes, block, scale);
-        @memcpy(values[at..][0..live], results[0..live]);
-    }
-}
 
 /// The size of a batch; `source.roomOf` tells how many values a row has room for.
 pub fn bytesOfRows(source: anytype, rows: []const i64, report: *Report) Failure!usize {
@@ -221,13 +180,4 @@ test "the parts of a batch lie apart, each from a cache line on" {
     try std.testing.expectEqual(@as(usize, line / 4), views.values.len);
     try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3), @intFromPtr(views.indices.ptr));
     try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3) + line, @intFromPtr(views.values.ptr));
-}
-
-test "values are applied in blocks, and the last block is a part of one" {
-    const transform: transform_kernel.Transform = .{ .normalize = true, .log1p = false, .target_sum = 1 };
-    var stored: [11]f64 = undefined;
-    for (&stored, 0..) |*value, index| value.* = @floatFromInt(index);
-    var values: [11]f32 = undefined;
-    apply(transform, &stored, 0.5, &values);
-    for (values, 0..) |value, index| try std.testing.expectEqual(@as(f32, @floatFromInt(index)) / 2, value);
 }

@@ -31,16 +31,14 @@ pub const DenseSource = struct {
 
     pub fn batchBytes(source: *const DenseSource, rows: []const i64, report: *Report) Failure!usize {
         try source.matrix.checkRows(rows, report);
-        const row_bytes = @as(usize, source.plan.n_output) * @sizeOf(f32);
-        return std.math.mul(usize, rows.len, row_bytes) catch error.OutOfMemory;
+        return std.math.mul(usize, rows.len, source.plan.rowBytes()) catch error.OutOfMemory;
     }
 
     pub fn decode(source: *const DenseSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
-        const width: usize = source.plan.n_output;
-        const values = std.mem.bytesAsSlice(f32, task.memory);
-        assert(values.len == task.rows.len * width);
-        const out = values[task.begin * width .. task.end * width];
+        const width = source.plan.rowBytes();
+        assert(task.memory.len == task.rows.len * width);
+        const out = task.memory[task.begin * width .. task.end * width];
         const rows = task.rows[task.begin..task.end];
-        return matrices.decodeDense(source.matrix, &source.plan, rows, out, scratch, report);
+        return matrices.decodeDense(source.matrix, &source.plan, rows, out, .ofBatch(task.memory.len), scratch, report);
     }
 };
