@@ -420,6 +420,59 @@ int32_t scx_downsample_counts(const scx_csr_rows *rows, const scx_downsample_opt
 
 /* the first eight bytes of the BLAKE3 of some bytes, little-endian */
 uint64_t scx_hash64(const void *bytes, uint64_t n_bytes);
+/* ---- matrices by column, and what is computed once for a browser; any thread ---- */
+
+/* Rows of a matrix in CSR. `indptr` has n_rows + 1 entries, any start; `indices` of index_bytes 4 or 8, signed, and
+ * `values` begin with the entry that indptr[0] counts. `places`, where given, says for each of the n_cols columns which
+ * column of the result it becomes, below 0 for none. */
+typedef struct scx_cell_rows {
+    uint32_t struct_bytes;
+    uint32_t index_bytes;
+    uint32_t value_type;
+    uint32_t reserved;
+    uint64_t n_rows;
+    uint64_t n_cols;
+    const int64_t *indptr;
+    const void *indices;
+    const void *values;
+    const int32_t *places; /* NULL: every column keeps its number */
+} scx_cell_rows;
+
+/* what was seen in the columns that have a place; added up over calls */
+typedef struct scx_column_scan {
+    uint32_t struct_bytes;
+    uint32_t reserved;
+    uint64_t stored_zeros;
+    uint64_t nan_values;
+    uint64_t positive_infinities;
+    uint64_t negative_infinities;
+    uint64_t beyond_f32;        /* finite, but infinite as float32 */
+    uint64_t fractional_values;
+    uint64_t above_whole_f32;   /* finite and larger than 2^24, of either sign */
+    uint64_t unordered_rows;    /* rows whose columns do not strictly ascend */
+} scx_column_scan;
+
+/* n_columns columns from column_start on, to be filled */
+typedef struct scx_column_range {
+    uint32_t struct_bytes;
+    uint32_t value_type;        /* of values_out: SCX_F32 or SCX_F64 */
+    uint64_t row_start;         /* number of the first of the rows */
+    uint64_t column_start;
+    uint64_t n_columns;
+    uint64_t n_values;          /* length of rows_out and values_out */
+    int64_t *cursors;           /* n_columns: where the next value of each goes; ascending, moved on by the call */
+    int32_t *rows_out;
+    void *values_out;
+} scx_column_range;
+
+/* Adds to `counts` how many values other than 0 each column of the result gets. */
+int32_t scx_columns_scan(const scx_cell_rows *rows, int64_t *counts, uint64_t n_counts, scx_column_scan *scan, scx_error *error);
+/* Puts the values other than 0 of the range's columns in their places, in the order of the rows. SCX_OUT_OF_RANGE
+ * when there are more than scx_columns_scan has counted. threads: 0 for as many as the machine has. */
+int32_t scx_columns_scatter(const scx_cell_rows *rows, const scx_column_range *range, uint32_t threads, scx_error *error);
+/* For each cell the share of its category's cells that are as close to their centre or closer, NaN where a category is
+ * none (a code below 0) or has fewer than cells_min cells. coordinates: row-major, n_cells x n_axes. */
+int32_t scx_outlier_shares(uint64_t n_cells, uint64_t n_axes, const float *coordinates, const int32_t *codes, uint64_t n_categories, uint64_t cells_min, float *shares_out, scx_error *error);
 
 /* scx-ffi-end */
 

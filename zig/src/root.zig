@@ -15,6 +15,7 @@ comptime {
     _ = @import("abi/pipeline.zig");
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
+    _ = @import("abi/columns.zig");
 }
 
 test {
@@ -40,6 +41,9 @@ test {
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
     _ = @import("kernels/collate.zig");
+    _ = @import("abi/columns.zig");
+    _ = @import("kernels/columns.zig");
+    _ = @import("kernels/outliers.zig");
     _ = @import("kernels/csr_rows.zig");
     _ = @import("kernels/downsample.zig");
     _ = @import("kernels/top_k.zig");

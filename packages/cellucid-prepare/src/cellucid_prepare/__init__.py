@@ -1,7 +1,13 @@
 """One browser-ready file out of AnnData, MuData or .scx.
 
-This version holds the package frame alone: it pins scx-core and writes no file yet.
+`prepare` writes it: a standard AnnData or MuData, laid out so that a browser reads what it shows
+with few small requests.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from scx_core._version import require_version
 
@@ -9,4 +15,28 @@ from ._version import __version__
 
 require_version("cellucid-prepare", __version__)
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from ._faults import Fault, PrepareError, PrepareTypeError
+    from ._prepare import prepare
+
+__all__ = ["Fault", "PrepareError", "PrepareTypeError", "__version__", "prepare"]
+
+# Modules are loaded when one of their names is first used, so that importing the package is quick.
+_MODULES = {
+    "Fault": "_faults",
+    "PrepareError": "_faults",
+    "PrepareTypeError": "_faults",
+    "prepare": "_prepare",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"cellucid_prepare {__version__} has no {name!r}", name=name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

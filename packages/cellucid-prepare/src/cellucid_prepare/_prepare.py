@@ -1,0 +1,265 @@
+"""`prepare`: from what is given to one file that a browser reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cellucid_prepare._description import Identity, check_identity, described_uns
+from cellucid_prepare._faults import Faults
+from cellucid_prepare._resolve import (
+    resolve_cells,
+    resolve_genes,
+    resolve_graph,
+    resolve_obsm,
+    resolve_quantiles,
+    vector_keys,
+)
+from cellucid_prepare._write import write_output
+from cellucid_prepare.checks.defaults import MIN_POINTS, Contents, LaunchDefaults, check_defaults
+from cellucid_prepare.checks.target import Target, check_target
+from cellucid_prepare.encode.pool import thread_count
+from cellucid_prepare.inputs.components import Components
+from cellucid_prepare.inputs.gather import gathered
+from cellucid_prepare.layout.anndata import AnnDataParts, anndata_layout
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scx_core.writing._progress import Progress
+
+
+def prepare(
+    out_path: str | os.PathLike[str],
+    *,
+    format: Literal["h5ad", "zarr", "zarr.zip", "h5mu"],
+    data: Any = None,
+    embeddings: Mapping[str, Any] | None = None,
+    dataset_id: str | None = None,
+    dataset_name: str | None = None,
+    obs: pd.DataFrame | None = None,
+    var: pd.DataFrame | None = None,
+    gene_expression: Any = None,
+    connectivities: Any = None,
+    vector_fields: Mapping[str, Mapping[str, Any]] | None = None,
+    modalities: Sequence[str] | None = None,
+    gene_identifiers: Sequence[str] | None = None,
+    dataset_description: str | None = None,
+    citation_text: str | None = None,
+    citation_url: str | None = None,
+    source_name: str | None = None,
+    source_url: str | None = None,
+    embedding_defaults: Mapping[str, Any] | None = None,
+    latent_key: str | None = None,
+    obs_keys: Sequence[str] | None = None,
+    var_gene_id_column: str | None = None,
+    vector_field_default: str | None = None,
+    normalize_embeddings: bool | None = None,
+    centroid_min_points: int | None = None,
+    modality: str | None = None,
+    zarr_format: Literal[2, 3] | None = None,
+    force: bool = False,
+    progress: Progress = None,
+    threads: int | None = None,
+) -> Path:
+    """Write one file (or Zarr store) that anndata reads and a browser reads fast.
+
+    X is stored by gene in chunks of which a browser reads one or two for a gene; all arrays use
+    codecs that browsers have. What `data` holds is the default of each component, and an argument
+    replaces that component. Everything is checked before anything is written, and the output
+    appears whole or not at all. The same input gives the same bytes.
+
+    Parameters
+    ----------
+    out_path
+        Where to write; ends in the suffix of `format`. Missing folders are made.
+    format
+        "h5ad" for one file, "zarr" for a folder of small ones, "zarr.zip" for such a folder in one
+        file, "h5mu" for a MuData in one file.
+    data
+        AnnData (in memory, a view, backed, lazy), MuData, `scx_core.Experiment` or the path of a
+        .scx file. Of an AnnData obs, X, var, the numeric arrays of obsm, obsp['connectivities'] and
+        uns['cellucid'] are taken.
+    embeddings
+        Arrays of shape (n_cells, k) by key, stored as obsm in float32. At least one, here or in
+        `data`.
+    dataset_id
+        Lasting id: 1 to 180 ASCII letters, digits, '.', '_' and '-'.
+    dataset_name
+        The name that is shown.
+    obs
+        Table of the cells. Text becomes categories where a value repeats or is missing.
+    var
+        Table of the genes; its index names them.
+    gene_expression
+        Cells x genes, sparse or dense, of finite values. Stored as float32; as float64 where whole
+        numbers above 2^24 would lose digits.
+    connectivities
+        Graph over the cells: symmetric, finite, non-negative, nothing on the diagonal.
+    vector_fields
+        Arrays by field and embedding, such as {"velocity": {"X_umap": array}}, of a column for each
+        of the embedding's.
+    modalities
+        Which modalities of a MuData, in their order; None for all. A single one is written as an
+        AnnData.
+    gene_identifiers
+        Which genes, in their order, by the names that are shown; None for all.
+    dataset_description, citation_text, citation_url, source_name, source_url
+        Shown with the data set. A URL needs the text or name that it belongs to.
+    embedding_defaults
+        The embedding of "1d", "2d" and "3d" that is shown first: a key, or a key and columns.
+    latent_key
+        The embedding in which outliers are measured; their quantiles are then stored.
+    obs_keys
+        The columns of obs that are listed, in their order; None for all.
+    var_gene_id_column
+        The column of var whose values name the genes.
+    vector_field_default
+        The vector field that is shown first.
+    normalize_embeddings
+        Whether a viewer scales embeddings; None leaves it to the viewer.
+    centroid_min_points
+        Cells that a category needs for outlier quantiles; None for 10.
+    modality
+        The modality of a MuData that is shown first.
+    zarr_format
+        2 or 3; None for 2.
+    force
+        Replace an output that is there. A folder that is no Zarr store is never replaced.
+    progress
+        None for a bar where stderr is a terminal, True or False for one or none, or a function that
+        is called with the parts done and the parts in all.
+    threads
+        How many threads compress; None for one for each CPU. The bytes do not depend on it.
+
+    Returns
+    -------
+    The path that was written, absolute.
+
+    Raises
+    ------
+    PrepareError
+        A ValueError that lists everything that is wrong, each with its place and what mends it;
+        also a TypeError where something is of a wrong type or missing.
+    FileExistsError
+        `out_path` is there and `force` is False.
+    """
+    faults = Faults()
+    identity = Identity(
+        dataset_id=dataset_id,
+        dataset_name=dataset_name,
+        dataset_description=dataset_description,
+        citation_text=citation_text,
+        citation_url=citation_url,
+        source_name=source_name,
+        source_url=source_url,
+    )
+    defaults = LaunchDefaults(
+        embedding_defaults=embedding_defaults,
+        latent_key=latent_key,
+        obs_keys=obs_keys,
+        var_gene_id_column=var_gene_id_column,
+        vector_field_default=vector_field_default,
+        normalize_embeddings=normalize_embeddings,
+        centroid_min_points=centroid_min_points,
+        modality=modality,
+    )
+    by_hand = Components(
+        obs=obs,
+        var=var,
+        X=gene_expression,
+        graph=connectivities,
+        embeddings=embeddings,
+        vector_fields=vector_fields,
+    )
+    _check_threads(threads, faults)
+    existing: FileExistsError | None = None
+    target: Target | None = None
+    try:
+        target = check_target(out_path, format, zarr_format, force, faults)
+    except FileExistsError as error:
+        existing = error
+    with gathered(data, by_hand, modalities, faults) as components:
+        parts = _anndata_parts(components, identity, defaults, gene_identifiers, modalities, faults)
+        if format == "h5mu":
+            faults.add("format", "'h5mu' is for a MuData", "use 'h5ad', 'zarr' or 'zarr.zip'")
+        if existing is not None:
+            if not faults.found:
+                raise existing
+            faults.add("out_path", str(existing))
+        faults.raise_any()
+        assert target is not None and parts is not None
+        n_threads = thread_count(threads)
+        layout = anndata_layout(parts, n_threads)
+        write_output(target, layout, threads=n_threads, progress=progress)
+    return target.path
+
+
+def _check_threads(threads: Any, faults: Faults) -> None:
+    if threads is not None and (type(threads) is not int or threads < 1):
+        faults.add("threads", f"{threads!r} is no whole number of at least 1", "leave it out")
+
+
+def _anndata_parts(
+    components: Components,
+    identity: Identity,
+    defaults: LaunchDefaults,
+    gene_identifiers: Any,
+    modalities: Any,
+    faults: Faults,
+) -> AnnDataParts | None:
+    """The checked parts of an output of one modality; None when something is wrong."""
+    identity = identity.filled(components.identity)
+    defaults = LaunchDefaults(
+        **{
+            name: components.defaults.get(name) if value is None else value
+            for name, value in vars(defaults).items()
+        }
+    )
+    if modalities is not None and not components.is_data:
+        faults.add("modalities", "chooses modalities of data, and there is no data")
+    texts = check_identity(identity, faults)
+    if components.embeddings is None:
+        faults.add_type("embeddings", "there is none", "pass embeddings={'X_umap': array}")
+        obsm: dict[str, Any] = {}
+        keys: list[str] = []
+    else:
+        obsm, keys = resolve_obsm(components, faults)
+    n_cells = len(next(iter(obsm.values()))) if obsm else _n_cells(components)
+    cells = resolve_cells(components.obs, n_cells, faults)
+    genes = resolve_genes(
+        components, n_cells, defaults.var_gene_id_column, gene_identifiers, faults
+    )
+    graph = resolve_graph(components.graph, n_cells, faults)
+    contents = Contents(
+        widths={key: obsm[key].shape[1] for key in keys},
+        vector_keys=vector_keys(obsm, keys),
+        obs_columns=[] if components.obs is None else list(getattr(components.obs, "columns", [])),
+    )
+    stored = check_defaults(defaults, contents, faults)
+    if faults.found or cells is None:
+        return None
+    uns = described_uns(texts, stored)
+    if "latentKey" in stored:
+        key = stored["latentKey"]
+        points = stored.get("centroidMinPoints", MIN_POINTS)
+        uns["cellucid"]["outlierQuantiles"] = resolve_quantiles(cells, obsm[key], key, points)
+    return AnnDataParts(
+        cell_names=cells.names,
+        obs=cells.columns,
+        gene_names=genes.names,
+        var=genes.columns,
+        X=genes.matrix,
+        obsm=obsm,
+        graph=graph,
+        uns=uns,
+    )
+
+
+def _n_cells(components: Components) -> int:
+    for part in (components.obs, components.X):
+        if hasattr(part, "shape") and len(part.shape) > 0:
+            return int(part.shape[0])
+    return 0

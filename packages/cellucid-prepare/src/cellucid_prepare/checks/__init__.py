@@ -1,0 +1,1 @@
+"""What an input must be, checked before anything is written."""

@@ -1,0 +1,243 @@
+"""What a viewer shows when the file is opened: the launch defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cellucid_prepare._faults import Faults
+
+DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3}
+SHOWN_COLUMNS_MAX = 3
+MIN_POINTS = 10
+# looked for in this order by a viewer that was told nothing
+USUAL_KEYS = ("X_umap", "X_UMAP", "X_wnn.umap", "X_ref.umap")
+
+
+@dataclass(frozen=True)
+class LaunchDefaults:
+    """The choices that were given; None stands for the viewer's own."""
+
+    embedding_defaults: Any = None
+    latent_key: Any = None
+    obs_keys: Any = None
+    var_gene_id_column: Any = None
+    vector_field_default: Any = None
+    normalize_embeddings: Any = None
+    centroid_min_points: Any = None
+    modality: Any = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the output will hold, as far as the defaults refer to it.
+
+    `widths` has the columns of every embedding, `vector_keys` those of obsm that are fields (field
+    and embedding). `modalities` is None for an AnnData.
+    """
+
+    widths: Mapping[str, int]
+    vector_keys: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    obs_columns: Sequence[str] = ()
+    modalities: Sequence[str] | None = None
+
+
+def check_defaults(given: LaunchDefaults, contents: Contents, faults: Faults) -> dict[str, Any]:
+    """The defaults as the output stores them, of the given ones alone."""
+    stored: dict[str, Any] = {}
+    chosen: set[str] = set()
+    if given.embedding_defaults is not None:
+        _embeddings(given.embedding_defaults, contents.widths, stored, chosen, faults)
+    if given.latent_key is not None:
+        if not isinstance(given.latent_key, str) or given.latent_key not in contents.widths:
+            faults.add(
+                "latent_key",
+                f"{given.latent_key!r} is none of the embeddings",
+                f"choose one of {sorted(contents.widths)}",
+            )
+        else:
+            stored["latentKey"] = given.latent_key
+    if given.obs_keys is not None:
+        _obs_keys(given.obs_keys, contents.obs_columns, stored, faults)
+    if given.var_gene_id_column is not None:
+        if not isinstance(given.var_gene_id_column, str) or not given.var_gene_id_column:
+            faults.add_type("var_gene_id_column", "is no name of a column")
+        else:
+            stored["geneIdColumn"] = given.var_gene_id_column
+    if given.vector_field_default is not None:
+        _vector_field(given, contents, chosen, stored, faults)
+    if given.normalize_embeddings is not None:
+        if given.normalize_embeddings is True or given.normalize_embeddings is False:
+            stored["normalizeEmbeddings"] = given.normalize_embeddings
+        else:
+            faults.add_type(
+                "normalize_embeddings", f"{given.normalize_embeddings!r} is neither True nor False"
+            )
+    points = given.centroid_min_points
+    if points is not None:
+        if type(points) is not int:
+            faults.add_type("centroid_min_points", f"{points!r} is no whole number (int)")
+        elif not 1 <= points < 2**53:
+            faults.add("centroid_min_points", f"{points} must be at least 1 and below 2^53")
+        else:
+            stored["centroidMinPoints"] = points
+    if given.modality is not None:
+        _modality(given.modality, contents.modalities, stored, faults)
+    return stored
+
+
+def _embeddings(
+    given: Any,
+    widths: Mapping[str, int],
+    stored: dict[str, Any],
+    chosen: set[str],
+    faults: Faults,
+) -> None:
+    if not isinstance(given, Mapping):
+        faults.add_type(
+            "embedding_defaults",
+            f"is a {type(given).__name__}",
+            "pass {'2d': 'X_umap'} or {'2d': ('X_pca', [0, 1])}",
+        )
+        return
+    for dimension in sorted(given, key=str):
+        where = f"embedding_defaults[{dimension!r}]"
+        if dimension not in DIMENSIONS:
+            faults.add(where, "is no dimension", "use '1d', '2d' or '3d'")
+            continue
+        choice = given[dimension]
+        key, columns = choice if isinstance(choice, tuple) and len(choice) == 2 else (choice, None)
+        if not isinstance(key, str):
+            faults.add_type(where, f"{choice!r} is neither a key nor a pair of key and columns")
+            continue
+        if key not in widths:
+            faults.add(
+                where, f"{key!r} is none of the embeddings", f"choose one of {sorted(widths)}"
+            )
+            continue
+        n_axes = DIMENSIONS[dimension]
+        if widths[key] < n_axes:
+            faults.add(where, f"obsm[{key!r}] has only {widths[key]} of {n_axes} columns")
+            continue
+        if columns is not None and not _are_columns(columns, n_axes, widths[key], where, faults):
+            continue
+        chosen.add(key)
+        stored[f"embedding{dimension}"] = (
+            key if columns is None else {"key": key, "columns": np.array(list(columns), np.int64)}
+        )
+
+
+def _are_columns(columns: Any, n_axes: int, width: int, where: str, faults: Faults) -> bool:
+    if not isinstance(columns, list | tuple):
+        faults.add_type(where, "the columns are no list of whole numbers")
+    elif any(type(column) is not int for column in columns):
+        faults.add(where, f"the columns {list(columns)!r} are no whole numbers")
+    elif len(columns) != n_axes:
+        faults.add(where, f"names {len(columns)} columns, and takes {n_axes}")
+    elif any(not 0 <= column < width for column in columns):
+        faults.add(where, f"of the columns {list(columns)} only 0 to {width - 1} are there")
+    elif len(set(columns)) != len(columns):
+        faults.add(where, f"the columns {list(columns)} are not distinct")
+    else:
+        return True
+    return False
+
+
+def _obs_keys(given: Any, columns: Sequence[str], stored: dict[str, Any], faults: Faults) -> None:
+    if not isinstance(given, list | tuple):
+        faults.add_type("obs_keys", "is no list of names of columns")
+        return
+    keys = list(given)
+    if not keys or not all(isinstance(key, str) and key for key in keys):
+        faults.add("obs_keys", "must name at least one column of obs", "or leave it out")
+    elif len(set(keys)) != len(keys):
+        faults.add("obs_keys", "names a column twice")
+    elif unknown := [key for key in keys if key not in columns]:
+        faults.add("obs_keys", f"{unknown} are no columns of obs", f"choose among {list(columns)}")
+    else:
+        stored["obsKeys"] = [str(key) for key in keys]
+
+
+def _vector_field(
+    given: LaunchDefaults,
+    contents: Contents,
+    chosen: set[str],
+    stored: dict[str, Any],
+    faults: Faults,
+) -> None:
+    name, where = given.vector_field_default, "vector_field_default"
+    fields: dict[str, set[str]] = {}
+    for vector_field, key in contents.vector_keys.values():
+        fields.setdefault(vector_field, set()).add(key)
+    if not isinstance(name, str) or name not in fields:
+        choice = f"choose one of {sorted(fields)}" if fields else "there are none"
+        faults.add(where, f"{name!r} is none of the vector fields", choice)
+        return
+    shown = shown_keys(contents.widths, chosen, given.latent_key)
+    if not fields[name] & shown:
+        drawn = sorted(other for other, keys in fields.items() if keys & shown)
+        faults.add(
+            where,
+            f"the embeddings of {name!r}, {sorted(fields[name])}, are not shown at first",
+            f"choose one of them in embedding_defaults, or one of the fields {drawn}",
+        )
+        return
+    stored["vectorFieldDefault"] = name
+
+
+def shown_keys(widths: Mapping[str, int], chosen: set[str], latent_key: Any) -> set[str]:
+    """The embeddings that a viewer shows: chosen ones, and narrow ones but the latent space."""
+    narrow = {
+        key for key, width in widths.items() if width <= SHOWN_COLUMNS_MAX and key != latent_key
+    }
+    return narrow | chosen | {key for key in USUAL_KEYS if key in widths}
+
+
+def _modality(
+    given: Any, modalities: Sequence[str] | None, stored: dict[str, Any], faults: Faults
+) -> None:
+    if modalities is None:
+        faults.add("modality", f"{given!r}: the output has a single modality", "leave it out")
+    elif not isinstance(given, str) or given not in modalities:
+        faults.add("modality", f"{given!r} is no modality", f"choose one of {list(modalities)}")
+    else:
+        stored["modality"] = str(given)
+
+
+def given_before(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that stored defaults stand for; what is unknown is left aside."""
+    names = {
+        "latentKey": "latent_key",
+        "geneIdColumn": "var_gene_id_column",
+        "vectorFieldDefault": "vector_field_default",
+        "modality": "modality",
+    }
+    given: dict[str, Any] = {
+        argument: str(stored[name])
+        for name, argument in names.items()
+        if isinstance(stored.get(name), str)
+    }
+    embeddings: dict[str, Any] = {}
+    for dimension in DIMENSIONS:
+        choice = stored.get(f"embedding{dimension}")
+        if isinstance(choice, str):
+            embeddings[dimension] = str(choice)
+        elif isinstance(choice, Mapping) and isinstance(choice.get("key"), str):
+            columns = choice.get("columns")
+            embeddings[dimension] = (
+                str(choice["key"])
+                if columns is None
+                else (str(choice["key"]), [int(column) for column in columns])
+            )
+    if embeddings:
+        given["embedding_defaults"] = embeddings
+    if "obsKeys" in stored:
+        given["obs_keys"] = [str(key) for key in stored["obsKeys"]]
+    if "normalizeEmbeddings" in stored:
+        given["normalize_embeddings"] = bool(stored["normalizeEmbeddings"])
+    if "centroidMinPoints" in stored:
+        given["centroid_min_points"] = int(stored["centroidMinPoints"])
+    return given

@@ -1,0 +1,127 @@
+"""Where the output goes: format, path, and what may be replaced."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from cellucid_prepare._faults import Faults
+
+Format: TypeAlias = Literal["h5ad", "zarr", "zarr.zip", "h5mu"]
+FORMATS: dict[str, str] = {
+    "h5ad": "one file for hosts that serve files (Zenodo, Figshare, S3, a server of your own)",
+    "zarr": "a folder of small files, for GitHub Pages and the like",
+    "zarr.zip": "such a folder as one file",
+    "h5mu": "one file for a MuData",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An output that may be written."""
+
+    path: Path
+    format: Format
+    zarr_format: int
+
+
+def check_target(
+    out_path: Any, format: Any, zarr_format: Any, force: Any, faults: Faults
+) -> Target | None:
+    """The target, or None with the faults noted.
+
+    Raises
+    ------
+    FileExistsError
+        Something is there, `force` is False, and nothing else is wrong so far.
+    """
+    before = len(faults.found)
+    if not isinstance(format, str) or format not in FORMATS:
+        choices = "; ".join(f"{name!r}, {purpose}" for name, purpose in FORMATS.items())
+        faults.add("format", f"{format!r} is none of the formats", f"choose {choices}")
+        return None
+    if force is not True and force is not False:
+        faults.add_type("force", f"{force!r} is neither True nor False")
+    _check_zarr_format(format, zarr_format, faults)
+    path = _path(out_path, format, faults)
+    if path is None or len(faults.found) > before:
+        return None
+    _check_existing(path, format, faults, force=bool(force))
+    if len(faults.found) > before:
+        return None
+    return Target(path, cast(Format, format), 2 if zarr_format is None else int(zarr_format))
+
+
+def _check_zarr_format(format: str, zarr_format: Any, faults: Faults) -> None:
+    if zarr_format is None:
+        return
+    if format not in ("zarr", "zarr.zip"):
+        faults.add("zarr_format", f"does not go with format={format!r}", "leave it out")
+    elif type(zarr_format) is not int or zarr_format not in (2, 3):
+        faults.add("zarr_format", f"{zarr_format!r} is neither 2 nor 3")
+
+
+def _path(out_path: Any, format: str, faults: Faults) -> Path | None:
+    try:
+        text = os.fspath(out_path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        faults.add_type("out_path", f"is a {type(out_path).__name__}, not a path")
+        return None
+    if "\0" in text:
+        faults.add("out_path", "contains a NUL character")
+        return None
+    path = Path(os.path.abspath(os.path.expanduser(text)))
+    suffix = f".{format}"
+    name = path.name
+    if name.lower() == suffix:
+        faults.add("out_path", f"{text!r} is a suffix alone", f"write to 'data{suffix}'")
+        return None
+    if not name.lower().endswith(suffix):
+        faults.add(
+            "out_path",
+            f"{text!r} does not end in {suffix}, as format={format!r} does",
+            f"write to {_with_suffix(text, suffix)!r}",
+        )
+        return None
+    return path
+
+
+def _with_suffix(text: str, suffix: str) -> str:
+    for known in sorted((f".{name}" for name in FORMATS), key=len, reverse=True):
+        if text.lower().endswith(known):
+            return text[: -len(known)] + suffix
+    return text + suffix
+
+
+def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> None:
+    where = "out_path"
+    above = next((folder for folder in path.parents if os.path.lexists(folder)), path.parent)
+    if not above.is_dir():
+        faults.add(where, f"{above} is no folder", "choose another path")
+        return
+    if not os.path.lexists(path):
+        return
+    if path.is_symlink():
+        faults.add(where, f"{path} is a symbolic link", "remove it yourself, or name its target")
+        return
+    if not force:
+        if faults.found:
+            faults.add(where, f"{path} exists", "pass force=True to replace it")
+            return
+        raise FileExistsError(f"{path} exists: pass force=True to replace it")
+    if format == "zarr":
+        if not is_zarr_store(path):
+            faults.add(
+                where, f"{path} is there and is no Zarr store", "remove it yourself if it may go"
+            )
+    elif not path.is_file():
+        faults.add(where, f"{path} is there and is no file", "remove it yourself if it may go")
+
+
+def is_zarr_store(path: Path) -> bool:
+    """Whether a folder looks like a Zarr group."""
+    return path.is_dir() and any((path / name).is_file() for name in (".zgroup", "zarr.json"))

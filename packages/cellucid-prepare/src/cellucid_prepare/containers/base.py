@@ -1,0 +1,217 @@
+"""What a container does, and the walk over the layout that is the same for all."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cellucid_prepare.encode.codecs import padded
+from cellucid_prepare.encode.pool import Encoder
+from cellucid_prepare.layout.nodes import (
+    ArraySpec,
+    BundleLeaf,
+    Group,
+    Leaf,
+    Node,
+    Numbers,
+    Text,
+    joined,
+    leaves,
+)
+
+Grid = tuple[int, ...]
+
+
+class Container(Protocol):
+    """One output that is being written."""
+
+    def declare_group(self, path: str, group: Group) -> None:
+        """Make a group with its attributes; "" is the root."""
+        ...
+
+    def declare_array(self, path: str, spec: ArraySpec) -> None:
+        """Make an array of numbers without its values."""
+        ...
+
+    def declare_text(self, path: str, text: Text) -> None:
+        """Make an array of strings without its values."""
+        ...
+
+    def encode(self, spec: ArraySpec, values: npt.NDArray[Any]) -> bytes:
+        """A whole chunk as it is stored; called from several threads."""
+        ...
+
+    def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
+        """Store one chunk of an array of numbers."""
+        ...
+
+    def put_whole(self, path: str, values: npt.NDArray[Any]) -> None:
+        """Store the values of an array without chunks: a scalar, or one without entries."""
+        ...
+
+    def put_text(self, path: str, text: Text) -> None:
+        """Store the strings."""
+        ...
+
+    def end_array(self, path: str) -> None:
+        """All values of the array are there."""
+        ...
+
+
+def write_layout(
+    root: Group, container: Container, encode: Encoder, folder: Path, done: Callable[[int], None]
+) -> None:
+    """Declare all that `root` holds and then write its values.
+
+    `folder` is where temporary files may lie; `done` is called after every chunk.
+    """
+    _declare("", root, container)
+    for leaf in leaves(root):
+        if isinstance(leaf, BundleLeaf):
+            _write_bundle(leaf, container, encode, folder, done)
+            continue
+        if isinstance(leaf.node, Text):
+            container.put_text(leaf.path, leaf.node)
+        else:
+            _write_numbers(leaf.path, leaf.node, container, encode)
+        container.end_array(leaf.path)
+        done(0)
+
+
+def _declare(path: str, node: Node, container: Container) -> None:
+    if isinstance(node, Group):
+        container.declare_group(path, node)
+        for name, child in node.children.items():
+            _declare(joined(path, name), child, container)
+        if node.bundle is not None:
+            for name, spec in node.bundle.arrays.items():
+                container.declare_array(joined(path, name), spec)
+    elif isinstance(node, Numbers):
+        container.declare_array(path, node.spec)
+    elif isinstance(node, Text):
+        container.declare_text(path, node)
+    else:
+        (spec,) = node.arrays.values()
+        container.declare_array(path, spec)
+
+
+def is_whole(spec: ArraySpec) -> bool:
+    """Whether an array has no chunks: scalars and arrays without entries."""
+    return not spec.shape or 0 in spec.shape
+
+
+def _write_numbers(path: str, node: Numbers, container: Container, encode: Encoder) -> None:
+    spec = node.spec
+    if is_whole(spec):
+        container.put_whole(path, node.values)
+        return
+
+    def stored(item: tuple[Grid, npt.NDArray[Any]]) -> tuple[Grid, bytes]:
+        grid, values = item
+        return grid, container.encode(spec, padded(values, spec.chunks))
+
+    for grid, chunk in encode(stored, grid_chunks(node.values, spec.chunks)):
+        container.put_chunk(path, grid, chunk)
+
+
+def grid_chunks(
+    values: npt.NDArray[Any], chunks: tuple[int, ...]
+) -> Iterator[tuple[Grid, npt.NDArray[Any]]]:
+    """The chunks of an array in grid order, the last ones of an axis cut short."""
+    counts = [range(-(-length // step)) for length, step in zip(values.shape, chunks, strict=True)]
+    for grid in itertools.product(*counts):
+        yield (
+            grid,
+            values[
+                tuple(
+                    slice(at * step, (at + 1) * step) for at, step in zip(grid, chunks, strict=True)
+                )
+            ],
+        )
+
+
+def _write_bundle(
+    leaf: BundleLeaf,
+    container: Container,
+    encode: Encoder,
+    folder: Path,
+    done: Callable[[int], None],
+) -> None:
+    """Write the first array as its chunks come; those of the others wait in a temporary file."""
+    specs = tuple(leaf.bundle.arrays.values())
+    if is_whole(specs[0]):
+        for path, spec in zip(leaf.paths, specs, strict=True):
+            container.put_whole(path, np.zeros(spec.shape, spec.dtype))
+            container.end_array(path)
+        return
+
+    def stored(arrays: tuple[npt.NDArray[Any], ...]) -> list[bytes]:
+        return [
+            container.encode(spec, padded(values, spec.chunks))
+            for spec, values in zip(specs, arrays, strict=True)
+        ]
+
+    with ExitStack() as stack:
+        waiting = [
+            WaitingChunks(stack.enter_context(tempfile.TemporaryFile(dir=folder)))
+            for _ in specs[1:]
+        ]
+        grids = chunk_grids(specs[0])
+        for grid, chunks in zip(grids, encode(stored, leaf.bundle.produce()), strict=True):
+            container.put_chunk(leaf.paths[0], grid, chunks[0])
+            for others, chunk in zip(waiting, chunks[1:], strict=True):
+                others.append(chunk)
+            done(1)
+        container.end_array(leaf.paths[0])
+        for path, spec, others in zip(leaf.paths[1:], specs[1:], waiting, strict=True):
+            for grid, chunk in zip(chunk_grids(spec), others.all(), strict=True):
+                container.put_chunk(path, grid, chunk)
+                done(0)
+            container.end_array(path)
+
+
+def chunk_grids(spec: ArraySpec) -> Iterator[Grid]:
+    """The places of an array's chunks, in grid order."""
+    return itertools.product(
+        *(range(-(-length // step)) for length, step in zip(spec.shape, spec.chunks, strict=True))
+    )
+
+
+def n_chunks(spec: ArraySpec) -> int:
+    """How many chunks an array has."""
+    return sum(1 for _ in chunk_grids(spec))
+
+
+class WaitingChunks:
+    """Encoded chunks in a temporary file, in the order in which they came."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lengths: list[int] = []
+
+    def append(self, chunk: bytes) -> None:
+        """Keep one more."""
+        self._file.write(chunk)
+        self._lengths.append(len(chunk))
+
+    def all(self) -> Iterator[bytes]:
+        """Every chunk, from the first on."""
+        self._file.seek(0)
+        for length in self._lengths:
+            yield self._file.read(length)
+
+
+def leaf_count(root: Group) -> int:
+    """How many chunks the streams of `root` have."""
+    return sum(
+        n_chunks(next(iter(leaf.bundle.arrays.values())))
+        for leaf in leaves(root)
+        if not isinstance(leaf, Leaf)
+    )

@@ -1,0 +1,103 @@
+"""An output appears whole or not at all: it is made beside its place and then moved there.
+
+The staged output is called `.{name}.{process}.partial`; an output that it replaces is moved aside
+as `.{name}.{process}.previous` and removed when the new one is in place.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Give a path beside `target` to write to; it becomes `target` if the block succeeds.
+
+    Missing folders above `target` are made. Whatever fails in the block removes what was staged,
+    and such folders; what was at `target` stays. What killed processes left is cleared first.
+    """
+    made = _make_folders(target.parent)
+    clear_left_overs(target)
+    hidden = target.parent / f".{target.name}.{os.getpid()}.partial"
+    remove(hidden)
+    try:
+        yield hidden
+        _move_into_place(hidden, target)
+    except BaseException:
+        remove(hidden)
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def clear_left_overs(target: Path) -> None:
+    """Remove what killed processes staged for `target`; bring back what they had moved aside."""
+    start = f".{target.name}."
+    for path in sorted(target.parent.glob(f"{glob.escape(start)}*")):
+        match = re.fullmatch(r"(\d+)\.(partial|previous)", path.name[len(start) :])
+        if match is None or _is_running(int(match[1])):
+            continue
+        if match[2] == "previous" and not os.path.lexists(target):
+            os.replace(path, target)
+        else:
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder that may be there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _move_into_place(hidden: Path, target: Path) -> None:
+    _sync(hidden)
+    if not target.is_dir():
+        os.replace(hidden, target)  # an old file is replaced in the same step
+        return
+    aside = target.parent / f".{target.name}.{os.getpid()}.previous"
+    remove(aside)
+    os.replace(target, aside)
+    try:
+        os.replace(hidden, target)
+    except BaseException:
+        os.replace(aside, target)
+        raise
+    remove(aside)
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    missing.reverse()
+    for path in missing:
+        path.mkdir(exist_ok=True)
+    return missing
+
+
+def _is_running(process: int) -> bool:
+    if process == os.getpid():
+        return False  # what an earlier call of this process could not remove
+    if os.name == "nt":
+        return False  # there what is open cannot be removed
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _sync(path: Path) -> None:
+    if path.is_file():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())

@@ -1,0 +1,60 @@
+"""Chunks encoded by several threads and given back in their order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+THREADS_MAX = 64
+# chunks under way for each thread: enough that none waits, few enough to need no memory
+AHEAD = 4
+
+
+class Encoder(Protocol):
+    """Applies a function to items as they come; the results have the items' order."""
+
+    def __call__(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """Yield `function(item)` for every item."""
+        ...
+
+
+@contextmanager
+def encoder(threads: int) -> Iterator[Encoder]:
+    """Give an `Encoder` of that many threads, which the block may call any number of times."""
+    if threads == 1:
+        yield lambda function, items: map(function, items)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="cellucid-encode") as pool:
+
+        def encode(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+            waiting: deque[Future[Result]] = deque()
+            try:
+                for item in items:
+                    waiting.append(pool.submit(function, item))
+                    if len(waiting) > AHEAD * threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+        yield encode
+
+
+def thread_count(threads: int | None) -> int:
+    """How many threads `threads` stands for; None for one for each CPU of the process."""
+    if threads is not None:
+        return min(threads, THREADS_MAX)
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), THREADS_MAX)
+    return min(os.cpu_count() or 1, THREADS_MAX)

@@ -1,0 +1,1 @@
+"""What the output holds: every group and array, in order, before anything is written."""

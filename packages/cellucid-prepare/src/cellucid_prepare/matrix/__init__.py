@@ -1,0 +1,1 @@
+"""Matrices by gene, and what is computed from embeddings, in native code."""

@@ -1,0 +1,219 @@
+"""The expression matrix: where it comes from, what it holds, and its values by gene.
+
+A matrix is read twice or more, in blocks of cells: once to count what each gene has and to judge
+the values, and once for each range of genes whose values fit into memory together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cellucid_prepare.layout.chunks import SLICED_CHUNK_ELEMENTS, gene_strip_chunk
+from cellucid_prepare.matrix.native import Scan, plain_values, scan_columns, scatter_columns
+from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
+
+# a block of cells while it is read
+BLOCK_BYTES = 32 << 20
+# the values of the genes that are put in order at a time
+RANGE_BYTES = 400 << 20
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A matrix of cells by genes.
+
+    `places` has the place of each of its columns in the output, -1 for those that are left out;
+    None where all stay. `n_genes` is how many stay.
+    """
+
+    source: MatrixSource
+    n_genes: int
+    places: npt.NDArray[np.int32] | None = None
+    range_bytes: int = RANGE_BYTES
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells."""
+        return self.source.shape[0]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it was given as a dense array, and is written as one."""
+        return self.source.form == "dense"
+
+    def blocks(self) -> Iterator[tuple[int, CsrBlock]]:
+        """The rows of a sparse matrix, each column at most once in a row."""
+        row = 0
+        for block in self.source.row_blocks(BLOCK_BYTES):
+            sparse = block if isinstance(block, CsrBlock) else _sparse(block)
+            yield row, sparse
+            row += block.n_rows
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An expression matrix whose values have been read once."""
+
+    expression: Expression
+    scan: Scan
+    counts: npt.NDArray[np.int64]
+    is_canonical: bool
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32, or float64 for whole numbers that float32 does not hold exactly."""
+        whole = self.scan.fractional_values == 0 and self.scan.nan_values == 0
+        return np.dtype(np.float64 if whole and self.scan.above_whole_f32 else np.float32)
+
+    @property
+    def indptr(self) -> npt.NDArray[np.int64]:
+        """Where each gene's values begin."""
+        indptr = np.zeros(len(self.counts) + 1, np.int64)
+        np.cumsum(self.counts, out=indptr[1:])
+        return indptr
+
+    def sliced(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """Values and cells, gene after gene, cut into chunks of the layout."""
+        carried: tuple[npt.NDArray[Any], npt.NDArray[np.int32]] | None = None
+        for part in self._ranges(threads):
+            values, rows = part
+            if carried is not None:
+                values = np.concatenate((carried[0], values))
+                rows = np.concatenate((carried[1], rows))
+            whole = len(values) - len(values) % SLICED_CHUNK_ELEMENTS
+            for start in range(0, whole, SLICED_CHUNK_ELEMENTS):
+                stop = start + SLICED_CHUNK_ELEMENTS
+                yield values[start:stop], rows[start:stop]
+            carried = values[whole:].copy(), rows[whole:].copy()
+        if carried is not None and len(carried[0]):
+            yield carried
+
+    def _ranges(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]:
+        """Values and cells of consecutive ranges of genes, each small enough for memory."""
+        source = self.expression
+        indptr = self.indptr
+        per_range = max(1, source.range_bytes // (4 + self.dtype.itemsize))
+        start = 0
+        while start < source.n_genes:
+            stop = int(np.searchsorted(indptr, indptr[start] + per_range, "right")) - 1
+            stop = min(max(stop, start + 1), source.n_genes)
+            n_values = int(indptr[stop] - indptr[start])
+            values = np.empty(n_values, self.dtype)
+            rows = np.empty(n_values, np.int32)
+            cursors = indptr[start:stop] - indptr[start]
+            for row, block in source.blocks():
+                scatter_columns(
+                    block if self.is_canonical else canonical(block, source.source.shape[1]),
+                    source.source.shape[1],
+                    source.places,
+                    row_start=row,
+                    column_start=start,
+                    cursors=cursors,
+                    rows_out=rows,
+                    values_out=values,
+                    threads=threads,
+                )
+            if not np.array_equal(cursors, indptr[start + 1 : stop + 1] - indptr[start]):
+                raise RuntimeError("the matrix has changed while it was written")
+            yield values, rows
+            start = stop
+
+    def strips(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """The chunks of a dense matrix: strips of genes, in grid order."""
+        n_cells, n_genes = self.expression.n_cells, self.expression.n_genes
+        chunk_cells, chunk_genes = gene_strip_chunk(n_cells, n_genes)
+        columns = self._columns()
+        width = max(1, self.expression.range_bytes // max(1, n_cells * self.dtype.itemsize))
+        width = max(chunk_genes, width - width % chunk_genes)
+        # grid order runs over the blocks of cells first
+        for row in range(0, n_cells, chunk_cells):
+            last = min(n_cells, row + chunk_cells)
+            for start in range(0, n_genes, width):
+                part = self._dense_columns(columns[start : start + width], row, last)
+                for left in range(0, part.shape[1], chunk_genes):
+                    yield (part[:, left : left + chunk_genes],)
+
+    def _columns(self) -> npt.NDArray[np.int64]:
+        """The source's column of each gene."""
+        places = self.expression.places
+        if places is None:
+            return np.arange(self.expression.n_genes)
+        columns = np.empty(self.expression.n_genes, np.int64)
+        kept = np.flatnonzero(places >= 0)
+        columns[places[kept]] = kept
+        return columns
+
+    def _dense_columns(
+        self, columns: npt.NDArray[np.int64], first: int, last: int
+    ) -> npt.NDArray[Any]:
+        values = np.empty((last - first, len(columns)), self.dtype)
+        row = 0
+        for block in self.expression.source.row_blocks(BLOCK_BYTES):
+            assert isinstance(block, DenseBlock)
+            low, high = max(first, row), min(last, row + block.n_rows)
+            if low < high:
+                values[low - first : high - first] = block.values[low - row : high - row][
+                    :, columns
+                ]
+            row += block.n_rows
+        return values
+
+
+def judged(expression: Expression) -> Judged:
+    """Read all values once."""
+    scan = Scan()
+    counts = np.zeros(expression.n_genes, np.int64)
+    n_cols = expression.source.shape[1]
+    if expression.is_dense:
+        for block in expression.source.row_blocks(BLOCK_BYTES):
+            assert isinstance(block, DenseBlock)
+            _scan_dense(block, expression, counts, scan)
+        return Judged(expression, scan, counts, is_canonical=True)
+    is_canonical = True
+    for _, sparse in expression.blocks():
+        seen, counted = replace(scan), counts.copy()
+        scan_columns(sparse, n_cols, expression.places, counted, seen)
+        if seen.unordered_rows:
+            is_canonical = False
+            seen, counted = replace(scan), counts.copy()
+            scan_columns(canonical(sparse, n_cols), n_cols, expression.places, counted, seen)
+        scan, counts = seen, counted
+    return Judged(expression, scan, counts, is_canonical)
+
+
+def _scan_dense(
+    block: DenseBlock, expression: Expression, counts: npt.NDArray[np.int64], scan: Scan
+) -> None:
+    n_rows, n_cols = block.values.shape
+    indptr = np.arange(n_rows + 1, dtype=np.int64) * n_cols
+    indices = np.tile(np.arange(n_cols, dtype=np.int32), n_rows)
+    flat = CsrBlock(indptr, indices, plain_values(block.values.reshape(-1)))
+    scan_columns(flat, n_cols, expression.places, counts, scan)
+
+
+def canonical(block: CsrBlock, n_cols: int) -> CsrBlock:
+    """The block with ascending columns, the values of a cell and gene that came twice added up."""
+    import scipy.sparse as sp
+
+    start = int(block.indptr[0])
+    matrix: Any = sp.csr_matrix(
+        (plain_values(block.values), block.indices, block.indptr - start),
+        shape=(block.n_rows, n_cols),
+        copy=True,
+    )
+    matrix.sum_duplicates()
+    indices = matrix.indices
+    if indices.dtype not in (np.int32, np.int64):
+        indices = indices.astype(np.int64)
+    return CsrBlock(matrix.indptr.astype(np.int64), indices, matrix.data)
+
+
+def _sparse(block: DenseBlock) -> CsrBlock:
+    from scx_core.writing._blocks import as_csr
+
+    return as_csr(block)

@@ -1,0 +1,131 @@
+"""The functions of scx.h that this package calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _native
+from scx_core._value_types import VALUE_TYPES, value_type
+from scx_core.sources.base import CsrBlock
+
+# values without a number in scx.h, and a type that holds them exactly
+WIDENED = {"int8": np.int32, "int16": np.int32}
+
+
+@dataclass
+class Scan:
+    """What was seen of a matrix; see `scx_column_scan` in scx.h."""
+
+    stored_zeros: int = 0
+    nan_values: int = 0
+    positive_infinities: int = 0
+    negative_infinities: int = 0
+    beyond_f32: int = 0
+    fractional_values: int = 0
+    above_whole_f32: int = 0
+    unordered_rows: int = 0
+
+
+def plain_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values in a type that the library takes."""
+    if values.dtype == np.bool_:
+        return values.view(np.uint8)
+    values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    if values.dtype.name in VALUE_TYPES:
+        return values
+    return values.astype(WIDENED.get(values.dtype.name, np.float64))
+
+
+def _rows(block: CsrBlock, n_cols: int, places: npt.NDArray[np.int32] | None) -> Any:
+    values = plain_values(block.values)
+    indices = np.ascontiguousarray(block.indices)
+    indptr = np.ascontiguousarray(block.indptr)
+    parts = (indptr, indices, values, places)
+    struct = _native.new_struct(
+        "scx_cell_rows",
+        index_bytes=indices.itemsize,
+        value_type=value_type(values.dtype),
+        n_rows=block.n_rows,
+        n_cols=n_cols,
+        indptr=_native.input_array(indptr, np.int64, "indptr"),
+        indices=_native.input_array(indices, indices.dtype, "indices"),
+        values=_native.input_array(values, values.dtype, "values"),
+        places=_native.native().ffi.NULL
+        if places is None
+        else _native.input_array(places, np.int32, "places", length=n_cols),
+    )
+    return struct, parts
+
+
+def scan_columns(
+    block: CsrBlock,
+    n_cols: int,
+    places: npt.NDArray[np.int32] | None,
+    counts: npt.NDArray[np.int64],
+    scan: Scan,
+) -> None:
+    """Add what `block` holds to `counts` (values other than 0 a column) and `scan`."""
+    rows, parts = _rows(block, n_cols, places)
+    names = Scan.__dataclass_fields__
+    struct = _native.new_struct("scx_column_scan")
+    counted = _native.output_array(counts, np.int64, "counts")
+    _native.call("scx_columns_scan", rows, counted, len(counts), struct)
+    del parts
+    for name in names:
+        setattr(scan, name, getattr(scan, name) + int(getattr(struct, name)))
+
+
+def scatter_columns(
+    block: CsrBlock,
+    n_cols: int,
+    places: npt.NDArray[np.int32] | None,
+    *,
+    row_start: int,
+    column_start: int,
+    cursors: npt.NDArray[np.int64],
+    rows_out: npt.NDArray[np.int32],
+    values_out: npt.NDArray[Any],
+    threads: int,
+) -> None:
+    """Put the values of `len(cursors)` columns where `cursors` says, and move these on."""
+    rows, parts = _rows(block, n_cols, places)
+    struct = _native.new_struct(
+        "scx_column_range",
+        value_type=value_type(values_out.dtype),
+        row_start=row_start,
+        column_start=column_start,
+        n_columns=len(cursors),
+        n_values=len(rows_out),
+        cursors=_native.output_array(cursors, np.int64, "cursors"),
+        rows_out=_native.output_array(rows_out, np.int32, "rows_out"),
+        values_out=_native.output_array(values_out, values_out.dtype, "values_out"),
+    )
+    _native.call("scx_columns_scatter", rows, struct, threads)
+    del parts
+
+
+def outlier_shares(
+    coordinates: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.int32],
+    n_categories: int,
+    *,
+    cells_min: int,
+) -> npt.NDArray[np.float32]:
+    """For each cell the share of its category that lies as close to the centre, or closer."""
+    n_cells, n_axes = coordinates.shape
+    shares = np.empty(n_cells, np.float32)
+    _native.call(
+        "scx_outlier_shares",
+        n_cells,
+        n_axes,
+        _native.input_array(coordinates, np.float32, "coordinates"),
+        _native.input_array(codes, np.int32, "codes", length=n_cells),
+        n_categories,
+        cells_min,
+        _native.output_array(shares, np.float32, "shares"),
+    )
+    return shares
