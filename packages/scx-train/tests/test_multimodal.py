@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -464,3 +468,75 @@ def test_a_file_that_was_replaced(multimodal: tuple[Any, Path], tmp_path: Path) 
     (tmp_path / "other.scx").replace(path)
     with pytest.raises(RuntimeError, match="replaced by a file of other content"):
         iter(dataset)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts in /proc")
+def test_epochs_that_end_early_and_close_leave_no_thread_and_no_open_file(
+    multimodal: tuple[Any, Path],
+) -> None:
+    def now() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    _, path = multimodal
+    before = now()
+    dataset = MultimodalTrainingDataset(path, batch_size=4, threads=2)
+    assert now()[0] == before[0]
+    for number in range(30):
+        batches = iter(dataset)
+        for _ in range(number % 7):
+            next(batches)
+        del batches
+    assert now()[0] <= before[0] + 2 * (2 + 1)
+    dataset.close()
+    del dataset
+    gc.collect()
+    assert now() == before
+
+
+MEASURE = """
+import json, sys, time
+import numpy
+from scx_train import MultimodalTrainingDataset
+
+def own():
+    lines = open("/proc/self/smaps_rollup").read().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:")) / 1024
+
+options = {"threads": 2, "prefetch_batches": 8, "normalize": False, "log1p": False}
+with MultimodalTrainingDataset(sys.argv[1], ["a"], 1, **options) as first:
+    next(iter(first))
+del first
+before, most = own(), 0
+dataset = MultimodalTrainingDataset(sys.argv[1], batch_size=128, **options)
+for batch in dataset:
+    time.sleep(0.01)
+    most = max(most, own())
+print(json.dumps([most - before, dataset.memory_budget()["estimated_mb"]]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="measures in /proc")
+def test_what_is_used_is_what_is_said(tmp_path: Path) -> None:
+    import mudata
+
+    def wide(n_vars: int, seed: int) -> anndata.AnnData:
+        matrix = sp.random(2000, n_vars, density=0.005, format="csr", random_state=seed)
+        matrix.data = np.ceil(matrix.data * 5)
+        adata = anndata.AnnData(sp.csr_matrix(matrix, dtype=np.float32))
+        adata.var_names = [f"{seed}-{number}" for number in range(n_vars)]
+        return adata
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mdata = mudata.MuData({"a": wide(20_000, 1), "b": wide(30_000, 2)})
+        scx_core.from_mudata(mdata, tmp_path / "wide.scx", shard_size=200)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / "wide.scx")],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    used, said = json.loads(done.stdout)
+    assert said > 200
+    assert abs(used - said) <= 0.15 * said + 50, (used, said)
