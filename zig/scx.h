@@ -343,6 +343,50 @@ int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);
 /* any thread */
 void scx_buffer_release(scx_buffer *buffer);
 
+/* ---- rows of several matrices at once; any thread ---- */
+
+typedef struct scx_row_source {
+    scx_matrix *matrix;
+    const int32_t *remap;   /* NULL, or one entry for each of the matrix's columns: its new column, or negative for none */
+    uint64_t file_identity; /* of the draws about its rows */
+} scx_row_source;
+
+typedef struct scx_joined_rows {
+    uint32_t struct_bytes;
+    uint32_t n_sources;
+    const scx_row_source *sources;
+    const uint32_t *source_of_row; /* n_rows */
+    const int64_t *rows;           /* n_rows: physical row numbers in their source */
+    uint64_t n_rows;
+} scx_joined_rows;
+
+/* What happens to each row, in this order: the remap of its source (columns without a place are left out, values are
+ * clipped at 0, sorted, and summed where columns meet), downsampling, then normalising and the logarithm, of which the
+ * depth is the total of all stored values, or of what was drawn. */
+typedef struct scx_joined_options {
+    uint32_t struct_bytes;
+    uint32_t threads;           /* 0: as many as the machine has */
+    uint32_t transform;         /* SCX_NORMALIZE | SCX_LOG1P */
+    uint32_t downsample_method; /* 0, SCX_BINOMIAL or SCX_MULTINOMIAL */
+    double target_sum;
+    uint64_t downsample_target;
+    uint64_t downsample_seed;
+} scx_joined_options;
+
+typedef struct scx_joined_output {
+    uint32_t struct_bytes;
+    uint32_t reserved;
+    const int64_t *starts; /* where each row begins in the next but one */
+    const int64_t *counts; /* from scx_joined_counts: the room that each row has */
+    int32_t *indices;
+    float *values;
+    int64_t *kept;         /* n_rows: how many values became of each; what stands behind them is unspecified */
+} scx_joined_output;
+
+/* How many values each row stores. After a failure *failed_source_out is the source that it is about, or SCX_NO_INDEX. */
+int32_t scx_joined_counts(const scx_joined_rows *rows, int64_t *counts_out, uint64_t *failed_source_out, scx_error *error);
+int32_t scx_joined_gather(const scx_joined_rows *rows, const scx_joined_options *options, const scx_joined_output *output, uint64_t *failed_source_out, scx_error *error);
+
 /* ---- kernels on a batch in memory; any thread ---- */
 
 /* Rows in CSR. The gene ids of each row are non-negative and strictly ascending: what is not is SCX_BAD_ARGUMENT. */
@@ -417,6 +461,10 @@ typedef struct scx_downsample_options {
 /* Outputs of n_values entries each: what is left of row i begins at indptr[i] and has kept_out[i] entries; what stands
  * behind them is unspecified. */
 int32_t scx_downsample_counts(const scx_csr_rows *rows, const scx_downsample_options *options, int32_t *indices_out, float *values_out, int64_t *kept_out, scx_error *error);
+
+/* Copies counts[i] entries from starts[i] on, row after row without gaps. The outputs may be the inputs where no row
+ * then begins behind its start. */
+void scx_pack_rows(const int64_t *starts, const int64_t *counts, uint64_t n_rows, const int32_t *indices, const float *values, int32_t *indices_out, float *values_out);
 
 /* the first eight bytes of the BLAKE3 of some bytes, little-endian */
 uint64_t scx_hash64(const void *bytes, uint64_t n_bytes);

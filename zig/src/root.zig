@@ -16,6 +16,7 @@ comptime {
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/columns.zig");
+    _ = @import("abi/joined.zig");
 }
 
 test {
@@ -37,6 +38,7 @@ test {
     _ = @import("abi/pipeline.zig");
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
+    _ = @import("abi/joined.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");

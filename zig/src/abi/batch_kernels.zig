@@ -184,6 +184,27 @@ fn downsample(
     try job.run(options.threads, report);
 }
 
+export fn scx_pack_rows(
+    starts: ?[*]const i64,
+    counts: ?[*]const i64,
+    n_rows: u64,
+    indices: ?[*]const i32,
+    values: ?[*]const f32,
+    indices_out: ?[*]i32,
+    values_out: ?[*]f32,
+) void {
+    if (n_rows == 0) return;
+    var at: usize = 0;
+    for (starts.?[0..@intCast(n_rows)], counts.?[0..@intCast(n_rows)]) |from, count| {
+        const start: usize = @intCast(from);
+        const length: usize = @intCast(count);
+        if (length == 0) continue;
+        @memmove(indices_out.?[at..][0..length], indices.?[start..][0..length]);
+        @memmove(values_out.?[at..][0..length], values.?[start..][0..length]);
+        at += length;
+    }
+}
+
 export fn scx_hash64(bytes: ?[*]const u8, n_bytes: u64) u64 {
     var hasher: hashing.Blake3 = .init(.{});
     if (bytes) |start| hashing.update(&hasher, start[0..@intCast(n_bytes)]);

@@ -62,27 +62,44 @@ pub const Downsampling = struct {
         const start = self.rows.start(row);
         const given = self.rows.rowValues(row);
         const counts = self.out_values[start..][0..given.len];
+        @memcpy(counts, given);
+        const draw: Draw = .{ .method = self.method, .target = self.target, .seed = self.seed };
+        draw.drawRow(self.file_identities[row], self.row_numbers[row], counts) catch
+            return report.fail(error.BadArgument, "row {d} holds " ++ too_large, .{row});
+        const ids = self.out_indices[start..][0..given.len];
+        @memcpy(ids, self.rows.ids(row));
+        self.kept[row] = @intCast(dropZeros(ids, counts));
+    }
+};
+
+pub const too_large = "a value above 2^53, which is too large for a count: downsampling takes raw counts";
+
+pub const Draw = struct {
+    method: Method,
+    /// A whole number of at least 1.
+    target: u64,
+    seed: u64,
+
+    /// Clips and rounds the values of a row, and draws them down, in place.
+    pub fn drawRow(draw: Draw, file_identity: u64, row_number: u64, counts: []f32) error{TooLarge}!void {
         var total: f64 = 0;
-        for (given, counts) |value, *count| {
-            if (value > count_max) return report.fail(error.BadArgument, "row {d} holds the value {d}, which is too large for a count: " ++
-                "downsampling takes raw counts up to {d}", .{ row, value, count_max });
-            count.* = if (value > 0) roundHalfToEven(value) else 0;
+        for (counts) |*count| {
+            if (count.* > count_max) return error.TooLarge;
+            count.* = if (count.* > 0) roundHalfToEven(count.*) else 0;
             total += count.*;
         }
-        const target: f64 = @floatFromInt(self.target);
-        if (total > target) {
-            var generator: rng.Generator = .init(rng.rowStream(.{
-                .seed = self.seed,
-                .tag = @backingInt(self.method),
-                .file_identity = self.file_identities[row],
-                .row = self.row_numbers[row],
-            }));
-            switch (self.method) {
-                .binomial => drawEach(&generator, target / total, counts),
-                .multinomial => drawTogether(&generator, self.target, total, counts),
-            }
+        const target: f64 = @floatFromInt(draw.target);
+        if (!(total > target)) return;
+        var generator: rng.Generator = .init(rng.rowStream(.{
+            .seed = draw.seed,
+            .tag = @backingInt(draw.method),
+            .file_identity = file_identity,
+            .row = row_number,
+        }));
+        switch (draw.method) {
+            .binomial => drawEach(&generator, target / total, counts),
+            .multinomial => drawTogether(&generator, draw.target, total, counts),
         }
-        self.kept[row] = @intCast(dropZeros(self.rows.ids(row), counts, self.out_indices[start..][0..given.len]));
     }
 };
 
@@ -116,13 +133,12 @@ fn drawTogether(generator: *rng.Generator, target: u64, total: f64, counts: []f3
 }
 
 /// Moves what is not 0 to the front; how many those are.
-fn dropZeros(ids: []const i32, counts: []f32, out_ids: []i32) usize {
+pub fn dropZeros(ids: []i32, counts: []f32) usize {
     var length: usize = 0;
     for (ids, counts) |id, count| {
-        if (count == 0) continue;
-        out_ids[length] = id;
+        ids[length] = id;
         counts[length] = count;
-        length += 1;
+        length += @intFromBool(count != 0);
     }
     return length;
 }

@@ -7,6 +7,8 @@ from ._version import __version__
 require_version("scx-train", __version__)
 
 from ._batch import Batch, MultimodalBatch  # noqa: E402
+from ._cell_set_dataset import SparseCellSetDataset  # noqa: E402
+from ._cell_sets import CellSetBatch, SparseCellSetBatchIter  # noqa: E402
 from ._collate import (  # noqa: E402
     COLLATE_CELLSET_CONTRACT_VERSION,
     collate_cellset_gathered,
@@ -23,12 +25,15 @@ from ._split import split  # noqa: E402
 __all__ = [
     "COLLATE_CELLSET_CONTRACT_VERSION",
     "Batch",
+    "CellSetBatch",
     "IndexPlanBatchIter",
     "IndexPlanDataset",
     "MultimodalBatch",
     "MultimodalTrainingDataset",
     "PairBatch",
     "PairedPlans",
+    "SparseCellSetBatchIter",
+    "SparseCellSetDataset",
     "TrainingDataset",
     "__version__",
     "collate_cellset_gathered",

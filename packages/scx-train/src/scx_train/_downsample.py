@@ -13,11 +13,11 @@ from scx_core import _native
 from scx_core._csr_rows import CsrRows, csr_rows, whole_numbers
 
 from . import _arguments as arguments
+from ._packing import CsrArrays, packed
 
 DownsampleMethod = Literal["binomial", "multinomial"]
 METHODS: dict[str, int] = {"binomial": 1, "multinomial": 2}  # SCX_BINOMIAL, SCX_MULTINOMIAL
 
-CsrArrays = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]
 _WHO = "downsample_counts_csr"
 
 
@@ -167,22 +167,7 @@ class Downsampling:
             _native.output_array(data, np.float32, "data"),
             _native.output_array(kept, np.int64, "kept"),
         )
-        return compacted(batch.indptr, kept, indices, data)
-
-
-def compacted(
-    starts: npt.NDArray[np.int64],
-    kept: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    data: npt.NDArray[np.float32],
-) -> CsrArrays:
-    """The first `kept` entries of each row, which begins at `starts`, without the gaps."""
-    indptr = np.zeros(len(kept) + 1, dtype=np.int64)
-    np.cumsum(kept, out=indptr[1:])
-    if indptr[-1] == len(indices):
-        return indptr, indices, data
-    is_kept = np.arange(len(indices)) < np.repeat(starts[:-1] + kept, np.diff(starts))
-    return indptr, indices[is_kept], data[is_kept]
+        return packed(batch.indptr[:-1], kept, indices, data, in_place=True)
 
 
 def _per_row(value: Any, argument: str, n_rows: int) -> npt.NDArray[np.uint64]:

@@ -180,7 +180,7 @@ def test_dtypes(dtype: str) -> None:
         ({"rows": [1]}, "rows has 1 entries for 2 rows"),
         ({"rows": [1, -1]}, "rows holds -1"),
         ({"indices": [1, 0, 0]}, "row 0 are not strictly ascending"),
-        ({"data": [1, 2, np.inf]}, "row 1 holds the value inf"),
+        ({"data": [1, 2, np.inf]}, "row 1 holds a value above"),
     ],
 )
 def test_refusals(change: dict[str, Any], message: str) -> None:

@@ -1,0 +1,190 @@
+"""What SparseCellSetDataset refuses, and how it says so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cell_set_files import MakeCollection
+
+from scx_train import SparseCellSetDataset
+
+GOOD: tuple[Any, ...] = ([0, 1], [3, 4], [0, 1], [0, 1, 2])
+
+
+def test_defaults() -> None:
+    parameters = inspect.signature(SparseCellSetDataset).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    assert defaults.pop("paths") is inspect.Parameter.empty
+    assert defaults.pop("scatter_block_index") is False
+    assert defaults.pop("source") == "X"
+    assert set(defaults.values()) == {None}
+    assert {
+        "cache_shards",
+        "max_memory_mb",
+        "remap_tables",
+        "n_global_genes",
+        "normalize",
+        "log1p",
+        "target_sum",
+        "lookahead",
+        "max_plan_rows",
+        "reader_limit",
+        "downsample_target_library_size",
+        "downsample_method",
+        "downsample_seed",
+    } <= set(defaults)
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "message"),
+    [
+        (([0, 3], *GOOD[1:]), IndexError, "entry 1 of the plan has file id 3"),
+        (([-1, 0], *GOOD[1:]), IndexError, "entry 0 of the plan has file id -1"),
+        (([0, 1], [3, 30], [0, 1], [0, 2]), IndexError, r"entry 1 .* row 30 of file 1 \(.*1\.scx"),
+        (([0, 1], [-1, 3], [0, 1], [0, 2]), IndexError, "entry 0 of the plan has row -1"),
+        (([0, 1], [3], [0, 1], [0, 2]), ValueError, "rows of the plan has 1 entries"),
+        (([0, 1], [3, 3], [0], [0, 2]), ValueError, "role_tags of the plan has 1 entries"),
+        (([0, 1], [3, 3], [0, 1], [0, 1]), ValueError, "set_offsets of the plan must span"),
+        (([0, 1], [3, 3], [0, 1], [1, 2]), ValueError, "set_offsets of the plan must span"),
+        (([0, 1], [3, 3], [0, 1], [0, 2, 1, 2]), ValueError, "must not descend"),
+        (([0, 1], [3, 3], [0, 1], []), ValueError, "set_offsets of the plan is empty"),
+        (([0, 1], [3.0, 3.0], [0, 1], [0, 2]), TypeError, "rows of the plan has dtype float64"),
+        (([[0], [1]], [3, 3], [0, 1], [0, 2]), ValueError, "file_ids of the plan has 2 dimensions"),
+        (([0, 1], [3, 2**63], [0, 1], [0, 2]), IndexError, "9223372036854775808"),
+        (([0, 1], [3, 3], [0, 1]), ValueError, "but it has 3"),
+        ("plan", TypeError, "not str"),
+        (7, TypeError, "not int"),
+    ],
+)
+def test_plans(
+    make_collection: MakeCollection, plan: Any, error: type[Exception], message: str
+) -> None:
+    files = make_collection([(20, 6, 2), (30, 6, 2)])
+    dataset = SparseCellSetDataset(files.paths)
+    iterator = dataset.iter_with_plans([GOOD, plan, GOOD])
+    next(iterator)  # the batches before the wrong plan come first
+    with pytest.raises(error, match=message):
+        next(iterator)
+    assert list(iterator) == []
+    if isinstance(plan, tuple) and len(plan) == 4:
+        for method in (dataset.gather, lambda *parts: dataset.suggested_cache_shards(parts)):
+            with pytest.raises(error, match=message):
+                method(*plan)
+
+
+def test_max_plan_rows_is_enforced(make_collection: MakeCollection) -> None:
+    files = make_collection([(20, 6, 2)])
+    dataset = SparseCellSetDataset(files.paths, max_plan_rows=2)
+    dataset.gather([0, 0], [1, 2], [0, 0], [0, 2])
+    wide = ([0] * 3, [1, 2, 3], [0] * 3, [0, 3])
+    with pytest.raises(RuntimeError, match="the plan has 3 rows, but max_plan_rows=2"):
+        dataset.gather(*wide)
+    with pytest.raises(RuntimeError, match="max_plan_rows=2"):
+        list(dataset.iter_with_plans([wide]))
+
+
+def test_sets_over_files_of_different_genes_need_a_remap(make_collection: MakeCollection) -> None:
+    one = make_collection([(20, 6, 2)], prefix="a")
+    other = make_collection([(20, 8, 2)], prefix="b")
+    dataset = SparseCellSetDataset([*one.paths, *other.paths])
+    assert dataset.n_cols == 8
+    dataset.gather([0, 1], [1, 1], [0, 0], [0, 1, 2])  # each set within a file
+    with pytest.raises(ValueError, match=r"spans files 0 .* and 1 .* pass remap_tables"):
+        dataset.gather([0, 1], [1, 1], [0, 0], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"remap_tables": [[0] * 6] * 2}, ValueError, "belong together"),
+        ({"n_global_genes": 6}, ValueError, "belong together"),
+        ({"remap_tables": [[0] * 6], "n_global_genes": 6}, ValueError, "1 tables for 2 files"),
+        (
+            {"remap_tables": [[0] * 6, [0] * 5], "n_global_genes": 6},
+            ValueError,
+            r"remap_tables\[1\] has 5 entries",
+        ),
+        (
+            {"remap_tables": [[0] * 6, [0, 1, 2, 3, 4, 6]], "n_global_genes": 6},
+            ValueError,
+            r"remap_tables\[1\] maps gene 5 to 6",
+        ),
+        (
+            {"remap_tables": [[0.5] * 6] * 2, "n_global_genes": 6},
+            TypeError,
+            "has dtype float64",
+        ),
+        ({"downsample_method": "binomial"}, ValueError, "downsample_method without"),
+        ({"downsample_seed": 0}, ValueError, "downsample_seed without"),
+        (
+            {"downsample_target_library_size": 0},
+            ValueError,
+            "downsample_target_library_size=0",
+        ),
+        (
+            {"downsample_target_library_size": 5, "downsample_method": "x"},
+            ValueError,
+            "downsample_method='x'",
+        ),
+        ({"target_sum": 0.0}, ValueError, "target_sum=0.0"),
+        ({"normalize": 1}, TypeError, "normalize=1"),
+        ({"reader_limit": 0}, ValueError, "reader_limit=0"),
+        ({"max_plan_rows": 0}, ValueError, "max_plan_rows=0"),
+        ({"cache_shards": 0}, ValueError, "cache_shards=0"),
+        ({"lookahead": -1}, ValueError, "lookahead=-1"),
+        ({"max_memory_mb": 0}, ValueError, "max_memory_mb=0"),
+    ],
+)
+def test_arguments(
+    make_collection: MakeCollection, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    files = make_collection([(20, 6, 2), (20, 6, 2)])
+    with pytest.raises(error, match=message):
+        SparseCellSetDataset(files.paths, **options)
+
+
+def test_paths(make_collection: MakeCollection, tmp_path: Path) -> None:
+    files = make_collection([(20, 6, 2)])
+    with pytest.raises(TypeError, match=r"for one file pass \[path\]"):
+        SparseCellSetDataset(files.paths[0])
+    with pytest.raises(ValueError, match="paths is empty"):
+        SparseCellSetDataset([])
+    with pytest.raises(TypeError, match="paths"):
+        SparseCellSetDataset([3])  # type: ignore[list-item]
+    missing = tmp_path / "missing.scx"
+    with pytest.raises(FileNotFoundError, match=re.escape(str(missing))):
+        SparseCellSetDataset([files.paths[0], missing])
+
+
+def test_scatter_block_index_warns_that_no_file_is_framed(make_collection: MakeCollection) -> None:
+    files = make_collection([(20, 6, 2)])
+    with pytest.warns(UserWarning, match="scatter_block_index=True has no effect") as caught:
+        dataset = SparseCellSetDataset(files.paths, scatter_block_index=True)
+    assert caught[0].filename == __file__
+    dataset.gather([0], [1], [0], [0, 1])
+    assert dataset.cache_metrics()["block_index_groups"] == 0
+
+
+def test_a_damaged_row_names_its_file(make_collection: MakeCollection) -> None:
+    files = make_collection([(20, 40, 20), (20, 40, 20)], shard_size=20)
+    raw = bytearray(Path(files.paths[1]).read_bytes())
+    good = SparseCellSetDataset(files.paths).gather([1], [7], [0], [0, 1])
+    broken = 0
+    for place in range(len(raw) // 8, len(raw), len(raw) // 40):
+        damaged = raw.copy()
+        damaged[place] ^= 0x10
+        Path(files.paths[1]).unlink()
+        Path(files.paths[1]).write_bytes(damaged)
+        try:
+            batch = SparseCellSetDataset(files.paths).gather([1], [7], [0], [0, 1])
+        except ValueError as error:
+            assert "1.scx" in str(error)  # noqa: PT017
+            broken += 1
+        else:
+            np.testing.assert_array_equal(batch["data"], good["data"])
+    assert broken

@@ -1,0 +1,194 @@
+//! `scx_joined_*`: rows of several matrices in one call.
+
+const std = @import("std");
+const downsample = @import("../kernels/downsample.zig");
+const errors = @import("../errors.zig");
+const handle = @import("handle.zig");
+const joined = @import("../codec/joined.zig");
+const MatrixHandle = @import("matrix.zig").MatrixHandle;
+
+const assert = std.debug.assert;
+const AbiError = errors.AbiError;
+const Failure = errors.Failure;
+const Report = errors.Report;
+
+/// `scx_row_source`
+pub const RowSource = extern struct {
+    matrix: ?*MatrixHandle,
+    remap: ?[*]const i32,
+    file_identity: u64,
+};
+
+/// `scx_joined_rows`
+pub const JoinedRows = extern struct {
+    struct_bytes: u32,
+    n_sources: u32,
+    sources: ?[*]const RowSource,
+    source_of_row: ?[*]const u32,
+    rows: ?[*]const i64,
+    n_rows: u64,
+};
+
+/// `scx_joined_options`
+pub const JoinedOptions = extern struct {
+    struct_bytes: u32,
+    threads: u32,
+    transform: u32,
+    downsample_method: u32,
+    target_sum: f64,
+    downsample_target: u64,
+    downsample_seed: u64,
+};
+
+/// `scx_joined_output`
+pub const JoinedOutput = extern struct {
+    struct_bytes: u32,
+    reserved: u32,
+    starts: ?[*]const i64,
+    counts: ?[*]const i64,
+    indices: ?[*]i32,
+    values: ?[*]f32,
+    kept: ?[*]i64,
+};
+
+comptime {
+    assert(@sizeOf(RowSource) == 24);
+    assert(@sizeOf(JoinedRows) == 40);
+    assert(@sizeOf(JoinedOptions) == 40);
+    assert(@sizeOf(JoinedOutput) == 48);
+}
+
+const normalize_flag = 1;
+const log1p_flag = 2;
+
+export fn scx_joined_counts(
+    rows: ?*const JoinedRows,
+    counts_out: ?[*]i64,
+    failed_source_out: ?*u64,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(countValues(rows, counts_out, failed_source_out, &report), &report, error_out);
+}
+
+fn countValues(rows_in: ?*const JoinedRows, counts_out: ?[*]i64, failed_source_out: ?*u64, report: *Report) Failure!void {
+    const failed_source = try handle.required(*u64, failed_source_out, "failed_source_out", report);
+    failed_source.* = errors.no_index;
+    const given = try checkedRows(rows_in, failed_source, report);
+    if (given.rows.len == 0) return;
+    const counts = try handle.required([*]i64, counts_out, "counts_out", report);
+    for (given.rows, given.source_of_row, counts) |row, source, *count| {
+        count.* = @intCast(given.sources[source].matrix.?.matrix.rowCount(@intCast(row), report) catch |failure| {
+            failed_source.* = source;
+            return failure;
+        });
+    }
+}
+
+const Given = struct {
+    sources: []const RowSource,
+    source_of_row: []const u32,
+    rows: []const i64,
+};
+
+fn checkedRows(rows_in: ?*const JoinedRows, failed_source: *u64, report: *Report) Failure!Given {
+    const rows = try handle.required(*const JoinedRows, rows_in, "rows", report);
+    try handle.checkSize(JoinedRows, rows.struct_bytes, "scx_joined_rows", report);
+    if (rows.n_rows == 0) return .{ .sources = &.{}, .source_of_row = &.{}, .rows = &.{} };
+    const n_rows: usize = @intCast(rows.n_rows);
+    const given: Given = .{
+        .sources = (try handle.required([*]const RowSource, rows.sources, "sources", report))[0..rows.n_sources],
+        .source_of_row = (try handle.required([*]const u32, rows.source_of_row, "source_of_row", report))[0..n_rows],
+        .rows = (try handle.required([*]const i64, rows.rows, "rows", report))[0..n_rows],
+    };
+    for (given.sources) |source| _ = try handle.checked(MatrixHandle, source.matrix, report);
+    for (given.rows, given.source_of_row, 0..) |row, source, position| {
+        if (source >= given.sources.len) return report.fail(error.OutOfRange, "source {d} (position {d}) does not exist", .{ source, position });
+        const n_matrix_rows = given.sources[source].matrix.?.matrix.n_rows;
+        if (row >= 0 and row < n_matrix_rows) continue;
+        failed_source.* = source;
+        return report.fail(error.OutOfRange, "row {d} (position {d}) is out of range: the matrix has {d} rows", .{ row, position, n_matrix_rows });
+    }
+    return given;
+}
+
+export fn scx_joined_gather(
+    rows: ?*const JoinedRows,
+    options: ?*const JoinedOptions,
+    output: ?*const JoinedOutput,
+    failed_source_out: ?*u64,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(gather(rows, options, output, failed_source_out, &report), &report, error_out);
+}
+
+fn gather(
+    rows_in: ?*const JoinedRows,
+    options_in: ?*const JoinedOptions,
+    output_in: ?*const JoinedOutput,
+    failed_source_out: ?*u64,
+    report: *Report,
+) Failure!void {
+    const failed_source = try handle.required(*u64, failed_source_out, "failed_source_out", report);
+    failed_source.* = errors.no_index;
+    const given = try checkedRows(rows_in, failed_source, report);
+    const options = try handle.required(*const JoinedOptions, options_in, "options", report);
+    try handle.checkSize(JoinedOptions, options.struct_bytes, "scx_joined_options", report);
+    const output = try handle.required(*const JoinedOutput, output_in, "output", report);
+    try handle.checkSize(JoinedOutput, output.struct_bytes, "scx_joined_output", report);
+    const draw = try drawOf(options, report);
+    if (given.rows.len == 0) return;
+    const sources = try handle.allocator.alloc(joined.Source, given.sources.len);
+    defer handle.allocator.free(sources);
+    for (given.sources, sources) |source, *own| {
+        const matrix = source.matrix.?.matrix;
+        own.* = .{
+            .matrix = matrix,
+            .remap = if (source.remap) |remap| remap[0..matrix.n_cols] else null,
+            .file_identity = source.file_identity,
+        };
+    }
+    const n_rows = given.rows.len;
+    var nothing: [8]u8 align(8) = undefined; // rows without values write nothing
+    var job: joined.JoinedGather = .{
+        .allocator = handle.allocator,
+        .sources = sources,
+        .source_of_row = given.source_of_row,
+        .rows = given.rows,
+        .starts = (try handle.required([*]const i64, output.starts, "starts", report))[0..n_rows],
+        .counts = (try handle.required([*]const i64, output.counts, "counts", report))[0..n_rows],
+        .transform = .{
+            .normalize = options.transform & normalize_flag != 0,
+            .log1p = options.transform & log1p_flag != 0,
+            .target_sum = options.target_sum,
+        },
+        .draw = draw,
+        .indices = output.indices orelse @ptrCast(&nothing),
+        .values = output.values orelse @ptrCast(&nothing),
+        .kept = (try handle.required([*]i64, output.kept, "kept", report))[0..n_rows],
+    };
+    for (job.counts) |count| {
+        if (count > 0 and (output.indices == null or output.values == null)) {
+            return report.fail(error.BadArgument, "indices or values is NULL", .{});
+        }
+    }
+    try job.run(options.threads, failed_source, report);
+}
+
+fn drawOf(options: *const JoinedOptions, report: *Report) Failure!?downsample.Draw {
+    if (options.transform & ~@as(u32, normalize_flag | log1p_flag) != 0) {
+        return report.fail(error.BadArgument, "unknown transform flags 0x{x}", .{options.transform});
+    }
+    if (options.transform & normalize_flag != 0 and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
+        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
+    }
+    if (options.downsample_method == 0) return null;
+    if (options.downsample_target < 1) return report.fail(error.BadArgument, "the target must be at least 1", .{});
+    return .{
+        .method = std.enums.fromInt(downsample.Method, options.downsample_method) orelse
+            return report.fail(error.BadArgument, "method {d} does not exist", .{options.downsample_method}),
+        .target = options.downsample_target,
+        .seed = options.downsample_seed,
+    };
+}
