@@ -222,7 +222,8 @@ class SparseCellSetDataset(TerminalDataset):
             `plans` is no iterable or `lookahead` is not valid; while iterating: a plan is not made
             as it should be, or a set spans files of different genes without `remap_tables`.
         IndexError
-            While iterating: a plan names a file or a row that is not there.
+            While iterating: a plan names a file or a row that is not there, or a row that is marked
+            as deleted. Rows keep their numbers when others are deleted.
         RuntimeError
             The data set is closed or was built in another process; while iterating: a plan is too
             wide, or the iterable raised an exception ("plan iterator raised: ...", with the

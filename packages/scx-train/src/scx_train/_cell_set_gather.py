@@ -87,10 +87,10 @@ class RowGather:
             with self._readers.lease([file_id]) as readers:
                 sources = self._sources(plan.files[place : place + 1], readers)
                 rows = _Rows(sources, np.zeros(len(here), dtype=np.uint32), plan.rows[here])
-                part_starts, part_kept, *arrays = rows.decode(self._changes.options(threads))
-            starts[here], kept[here] = part_starts + end, part_kept
-            end += len(arrays[0])
-            parts.append((arrays[0], arrays[1]))
+                decoded = rows.decode(self._changes.options(threads))
+            starts[here], kept[here] = decoded[0] + end, decoded[1]
+            end += len(decoded[2])
+            parts.append(decoded[2:])
         indices = np.concatenate([part[0] for part in parts])
         data = np.concatenate([part[1] for part in parts])
         return packed(starts, kept, indices, data, in_place=False)

@@ -81,7 +81,7 @@ class CellSetRules:
             It is no tuple of four arrays of whole numbers, or they do not fit each other; or a set
             spans files of different genes without a common numbering.
         IndexError
-            It names a file or a row that is not there.
+            It names a file or a row that is not there, or a row that is marked as deleted.
         RuntimeError
             It has more than `max_plan_rows` rows.
         """
@@ -140,14 +140,23 @@ class CellSetRules:
                 f"entry {place} of the plan has row {rows[place]} of file {file_ids[place]} "
                 f"({self._manifest.paths[file_ids[place]]}), but its cells are {there}"
             )
+        for file_id, deleted in self._manifest.deleted.items():
+            here = np.flatnonzero(file_ids == file_id)
+            gone = here[np.isin(rows[here], deleted)]
+            self._refuse_first(gone, file_id, rows, "which is marked as deleted")
         for file_id, cells in self._manifest.cells.items():
             here = np.flatnonzero(file_ids == file_id)
             missing = here[~np.isin(rows[here], cells)]
-            if missing.size:
-                raise IndexError(
-                    f"entry {missing[0]} of the plan has row {rows[missing[0]]} of file {file_id} "
-                    f"({self._manifest.paths[file_id]}), which the modality does not have"
-                )
+            self._refuse_first(missing, file_id, rows, "which the modality does not have")
+
+    def _refuse_first(
+        self, wrong: npt.NDArray[np.int64], file_id: int, rows: npt.NDArray[np.int64], why: str
+    ) -> None:
+        if wrong.size:
+            raise IndexError(
+                f"entry {wrong[0]} of the plan has row {rows[wrong[0]]} of file {file_id} "
+                f"({self._manifest.paths[file_id]}), {why}"
+            )
 
     def _check_genes(
         self, file_ids: npt.NDArray[np.int64], set_offsets: npt.NDArray[np.int64]

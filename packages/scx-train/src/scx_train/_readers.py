@@ -37,7 +37,9 @@ class Reader:
     shard_starts
         int64; first row of each shard and, as the last entry, the number of rows.
     cells
-        int64, ascending; the rows that may be read; None for all.
+        int64, ascending; the rows that the modality has; None for all of the file's.
+    deleted
+        int64, ascending; the rows that are marked as deleted.
     genes
         Equal for files of equal var tables, which so have the same genes; others may have, too.
     """
@@ -48,6 +50,7 @@ class Reader:
     n_cols: int
     shard_starts: npt.NDArray[np.int64]
     cells: npt.NDArray[np.int64] | None
+    deleted: npt.NDArray[np.int64]
     genes: bytes
 
 
@@ -76,7 +79,8 @@ class Selection:
             n_rows=opened.n_obs,
             n_cols=opened.n_vars,
             shard_starts=opened.shard_starts,
-            cells=opened.rows,
+            cells=None if opened.modality is None else opened.modality.rows,
+            deleted=opened.experiment.deleted_rows,
             genes=_digest(opened.var_names()),
         )
 
@@ -120,6 +124,7 @@ def _open_plain(path: str) -> Reader | None:
         n_cols=n_cols,
         shard_starts=np.array([*sorted(starts), n_rows], dtype=np.int64),
         cells=None,
+        deleted=file.deleted_rows(),
         genes=var.blake3,
     )
 
@@ -134,8 +139,10 @@ class Manifest:
         In the order given: a file's place is its file id.
     n_rows, n_cols, nnz
         int64, of each file.
-    shard_starts, cells
-        As of `Reader`; the files without a restriction of cells are left out.
+    shard_starts
+        Of each file, as of `Reader`.
+    cells, deleted
+        As of `Reader`, of the files where not all rows can be read.
     genes
         Of each file.
     """
@@ -146,6 +153,7 @@ class Manifest:
     nnz: npt.NDArray[np.int64]
     shard_starts: tuple[npt.NDArray[np.int64], ...]
     cells: dict[int, npt.NDArray[np.int64]]
+    deleted: dict[int, npt.NDArray[np.int64]]
     genes: tuple[bytes, ...]
 
     @property
@@ -198,6 +206,7 @@ class Readers:
             name: [] for name in ("rows", "cols", "nnz", "starts", "genes")
         }
         cells: dict[int, npt.NDArray[np.int64]] = {}
+        deleted: dict[int, npt.NDArray[np.int64]] = {}
         same: dict[bytes, bytes] = {}
         for file_id, path in enumerate(paths):
             reader = selection.open(path, stacklevel=stacklevel + 1 if stacklevel else 0)
@@ -208,6 +217,8 @@ class Readers:
             columns["genes"].append(same.setdefault(reader.genes, reader.genes))
             if reader.cells is not None:
                 cells[file_id] = reader.cells
+            if len(reader.deleted):
+                deleted[file_id] = reader.deleted
             if len(self._open) < self._limit:
                 self._add(file_id, reader)
         self.manifest = Manifest(
@@ -217,6 +228,7 @@ class Readers:
             nnz=np.array(columns["nnz"], dtype=np.int64),
             shard_starts=tuple(columns["starts"]),
             cells=cells,
+            deleted=deleted,
             genes=tuple(columns["genes"]),
         )
 

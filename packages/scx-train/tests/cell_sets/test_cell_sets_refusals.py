@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pytest
-from cell_set_files import MakeCollection
+import scipy.sparse as sp
+from cell_set_files import MakeCollection, dense_of
 
+import scx_core
 from scx_train import SparseCellSetDataset
 
 GOOD: tuple[Any, ...] = ([0, 1], [3, 4], [0, 1], [0, 1, 2])
@@ -146,6 +149,37 @@ def test_arguments(
     files = make_collection([(20, 6, 2), (20, 6, 2)])
     with pytest.raises(error, match=message):
         SparseCellSetDataset(files.paths, **options)
+
+
+def test_deleted_rows_keep_their_numbers_and_are_refused(make_collection: MakeCollection) -> None:
+    files = make_collection([(20, 6, 2), (20, 6, 2)])
+    scx_core.mark_deleted(files.paths[1], [3, 9])
+    dataset = SparseCellSetDataset(files.paths, reader_limit=1)
+    plan = ([0, 1, 1, 0], [3, 4, 19, 9], [0] * 4, [0, 4])
+    np.testing.assert_array_equal(dense_of(dataset.gather(*plan), 6), files.rows(plan))
+    with pytest.raises(IndexError, match=r"entry 1 .* row 9 of file 1 .* is marked as deleted"):
+        dataset.gather([0, 1], [9, 9], [0, 0], [0, 2])
+
+
+def test_cells_that_a_modality_lacks_are_refused(tmp_path: Path) -> None:
+    mudata = pytest.importorskip("mudata")
+    mudata.set_options(pull_on_update=False)
+    values = np.arange(20 * 4, dtype=np.float32).reshape(20, 4)
+    rna = anndata.AnnData(sp.csr_matrix(values))
+    adt = anndata.AnnData(sp.csr_matrix(values[5:, :2]))
+    rna.obs_names, adt.obs_names = np.arange(20).astype(str), np.arange(5, 20).astype(str)
+    adt.var_names = ["p0", "p1"]
+    path = tmp_path / "both.scx"
+    scx_core.from_mudata(mudata.MuData({"rna": rna, "adt": adt}), path)
+    dataset = SparseCellSetDataset([path], modality="adt")
+    assert dataset.n_cols == 2
+    batch = dataset.gather([0, 0], [19, 5], [0, 0], [0, 2])
+    np.testing.assert_array_equal(dense_of(batch, 2), values[[19, 5], :2])
+    with pytest.raises(IndexError, match=r"row 4 of file 0 .* which the modality does not have"):
+        dataset.gather([0], [4], [0], [0, 1])
+    with pytest.warns(UserWarning, match="'adt' is read") as caught:
+        SparseCellSetDataset([path])
+    assert caught[0].filename == __file__
 
 
 def test_paths(make_collection: MakeCollection, tmp_path: Path) -> None:
