@@ -35,24 +35,24 @@ def run(setup: Setup) -> Result:
     """Check that all loaders deliver the same numbers, then compare their speed in pairs."""
     result = Result("train")
     h5ad = setup.counts()
-    panel = _panel(h5ad)
+    panel = panel_of(h5ad)
     result.facts.update(h5ad=h5ad.name, genes=int(panel.size), batch_size=BATCH_SIZE)
     with ExitStack() as stack:
         workers = _start_workers(stack, setup, h5ad, panel, result)
         ours = workers.pop(OURS, None)
         if ours is not None:
-            _check(ours, h5ad, panel, setup, result)
+            check(ours, h5ad, panel, setup, result)
         for peer in PEERS:
             worker = workers.get(peer.name)
             if worker is None:
                 continue
             try:
                 if peer.name != "nothing":
-                    _check(worker, h5ad, panel, setup, result)
+                    check(worker, h5ad, panel, setup, result)
                 _measure(ours, worker, peer, setup, result)
             except (PeerUnavailable, TimeoutError) as error:
                 result.skipped[peer.name] = str(error)
-    _check_digests_agree(result)
+    check_digests_agree(result)
     return result
 
 
@@ -82,11 +82,11 @@ def _measure(ours: Worker | None, worker: Worker, peer: Peer, setup: Setup, resu
     answers: dict[str, list[dict[str, Any]]] = {OURS: [], peer.name: []}
     n_pairs = setup.n_pairs
     if ours is None:
-        samples = repeat(lambda: _epochs(worker, setup, answers[peer.name]), n_pairs)
+        samples = repeat(lambda: epochs(worker, setup, answers[peer.name]), n_pairs)
     else:
         comparison = alternate(
-            lambda: _epochs(ours, setup, answers[OURS]),
-            lambda: _epochs(worker, setup, answers[peer.name]),
+            lambda: epochs(ours, setup, answers[OURS]),
+            lambda: epochs(worker, setup, answers[peer.name]),
             n_pairs,
         )
         samples = comparison.theirs
@@ -108,11 +108,14 @@ def _measure(ours: Worker | None, worker: Worker, peer: Peer, setup: Setup, resu
         result.add(f"scx / {peer.title}", comparison.ratios, "x", limit_ratio)
 
 
-def _epochs(worker: Worker, setup: Setup, answers: list[dict[str, Any]]) -> Sample:
+def epochs(
+    worker: Worker, setup: Setup, answers: list[dict[str, Any]], *, batch_size: int = BATCH_SIZE
+) -> Sample:
+    """Time whole epochs of a loader, and keep what it answered."""
     answer = worker.ask(
         "run",
         task="panel",
-        batch_size=BATCH_SIZE,
+        batch_size=batch_size,
         epoch=len(answers),
         seconds_min=setup.seconds_min,
     )
@@ -129,7 +132,7 @@ def _first_batch_ms(answers: list[dict[str, Any]]) -> list[float]:
     return [1e3 * seconds for answer in answers[1:] for seconds in answer["first_batch_seconds"]]
 
 
-def _check(
+def check(
     worker: Worker, h5ad: Path, panel: npt.NDArray[np.int64], setup: Setup, result: Result
 ) -> None:
     """Compare batches with the truth, and take an epoch's digest of the raw counts."""
@@ -149,7 +152,7 @@ def _check(
     )
 
 
-def _check_digests_agree(result: Result) -> None:
+def check_digests_agree(result: Result) -> None:
     """Loaders that yield every cell must have the same digest."""
     digests = {
         name: (facts["cells"], facts["digest"])
@@ -160,7 +163,8 @@ def _check_digests_agree(result: Result) -> None:
         raise AssertionError(f"the loaders disagree on the counts of an epoch: {digests}")
 
 
-def _panel(h5ad: Path) -> npt.NDArray[np.int64]:
+def panel_of(h5ad: Path) -> npt.NDArray[np.int64]:
+    """The genes that loaders are to yield."""
     with h5py.File(h5ad) as file:
         n_genes = int(file["X"].attrs["shape"][1])
     chosen = np.random.default_rng(0).choice(n_genes, min(PANEL_GENES, n_genes), replace=False)
