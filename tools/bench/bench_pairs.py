@@ -3,8 +3,8 @@
 Plans of 1,024 random pairs over the whole file, without any locality, each cell once an epoch; both
 cells of each pair normalised over all genes, log1p, dense float32 in a random panel of 2,000 genes.
 A pair counts as two cells. `TrainingDataset` yields the same cells in batches of 1,024; the other
-loaders read as many random rows at once as a plan has, and get numpy and scipy for the arithmetic,
-in their own process. The page cache is warm.
+loaders read 1,024 random rows at once, which is one side of a plan, and get numpy and scipy for the
+arithmetic, in their own process. The page cache is warm.
 
 Not measured: a cold disk, and a plan generator that takes its time.
 """
@@ -58,11 +58,10 @@ def run(setup: Setup) -> Result:
 
 
 def _compare(ours: Worker, theirs: Worker, peer: Peer, setup: Setup, result: Result) -> None:
-    rows_at_once = BATCH_SIZE if peer.name == OURS else 2 * BATCH_SIZE
     answers: tuple[list[Any], list[Any]] = ([], [])
     comparison = alternate(
-        lambda: epochs(ours, setup, answers[0], batch_size=BATCH_SIZE),
-        lambda: epochs(theirs, setup, answers[1], batch_size=rows_at_once),
+        lambda: epochs(ours, setup, answers[0]),
+        lambda: epochs(theirs, setup, answers[1]),
         setup.n_pairs,
     )
     if peer.name == OURS:

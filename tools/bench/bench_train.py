@@ -108,14 +108,12 @@ def _measure(ours: Worker | None, worker: Worker, peer: Peer, setup: Setup, resu
         result.add(f"scx / {peer.title}", comparison.ratios, "x", limit_ratio)
 
 
-def epochs(
-    worker: Worker, setup: Setup, answers: list[dict[str, Any]], *, batch_size: int = BATCH_SIZE
-) -> Sample:
+def epochs(worker: Worker, setup: Setup, answers: list[dict[str, Any]]) -> Sample:
     """Time whole epochs of a loader, and keep what it answered."""
     answer = worker.ask(
         "run",
         task="panel",
-        batch_size=batch_size,
+        batch_size=BATCH_SIZE,
         epoch=len(answers),
         seconds_min=setup.seconds_min,
     )

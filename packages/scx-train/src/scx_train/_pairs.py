@@ -96,13 +96,12 @@ class PairRules:
         self._check_rows(given)
         pairs = given.astype(np.int64, copy=False)
         if self.shard_starts is not None:
-            shards = np.searchsorted(self.shard_starts, pairs, side="right").min(axis=1)
-            pairs = pairs[np.argsort(shards, kind="stable")]
-        first, second = pairs.T
-        return PairPlan(
-            rows=np.concatenate([first, second]),
-            pairs=list(zip(first.tolist(), second.tolist(), strict=True)),
-        )
+            shards = np.searchsorted(self.shard_starts, pairs, side="right")
+            lower = np.minimum(shards[:, 0], shards[:, 1])
+            pairs = pairs[np.argsort(lower, kind="stable")]
+        rows = np.ascontiguousarray(pairs.T).reshape(-1)
+        first, second = rows[: len(pairs)].tolist(), rows[len(pairs) :].tolist()
+        return PairPlan(rows=rows, pairs=list(zip(first, second, strict=True)))
 
     def _check_rows(self, pairs: npt.NDArray[Any]) -> None:
         if int(pairs.min()) < 0 or int(pairs.max()) >= self.n_obs:
