@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -207,6 +208,45 @@ def test_an_open_experiment_stays_open(make_file: MakeFile) -> None:
         assert not experiment.closed and experiment.n_obs == 400
     assert list(plans) == list(quiet(str(path), "target", "none"))
     assert list(pickle.loads(pickle.dumps(plans))) == list(plans)
+
+
+def test_deleted_cells_never_come(make_file: MakeFile) -> None:
+    obs = screen()
+    path = file_of(make_file, obs)
+    gone = set(range(0, 400, 3))
+    scx_core.mark_deleted(path, sorted(gone))
+    with scx_core.open(path) as experiment:
+        pairs = [pair for plan in quiet(experiment, "target", "none") for pair in plan]
+    assert pairs == [pair for plan in quiet(path, "target", "none") for pair in plan]
+    hole = (obs["cell_type"] == "T") & (obs["batch"] == 2)
+    expected = set(np.flatnonzero((obs["target"] != "none") & ~hole)) - gone
+    assert {first for first, _ in pairs} == expected
+    for first, second in pairs:
+        assert second not in gone and obs["target"][second] == "none"
+        assert (obs.loc[first, MATCH] == obs.loc[second, MATCH]).all()
+    with IndexPlanDataset(path) as dataset:
+        assert sum(len(batch["pairs"]) for batch in dataset.iter_with_plans([pairs])) == len(pairs)
+
+
+def test_cells_of_one_modality(tmp_path: Path) -> None:
+    import anndata
+    import mudata
+
+    names = [f"c{i}" for i in range(8)]
+    rna = anndata.AnnData(np.ones((8, 3), np.float32), obs=pd.DataFrame(index=names))
+    adt = anndata.AnnData(np.ones((4, 2), np.float32), obs=pd.DataFrame(index=names[::2]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both = mudata.MuData({"rna": rna, "adt": adt})
+        both.obs["target"] = ["none", "none", "x", "x", "x", "none", "none", "x"]
+        scx_core.from_mudata(both, tmp_path / "two.scx")
+    plans = paired_plans(tmp_path / "two.scx", "target", "none", [], modality="adt")
+    pairs = [pair for plan in plans for pair in plan]
+    assert sorted(first for first, _ in pairs) == [2, 4]
+    assert {second for _, second in pairs} <= {0, 6}
+    assert paired_plans(tmp_path / "two.scx", "target", "none", []).n_pairs == 4
+    with pytest.raises(KeyError, match="atac"):
+        paired_plans(tmp_path / "two.scx", "target", "none", [], modality="atac")
 
 
 def test_as_plans_of_a_data_set(make_file: MakeFile) -> None:

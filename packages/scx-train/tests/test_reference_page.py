@@ -279,9 +279,108 @@ CASES = {
     "fifty epochs that end early": ["test_lifecycle.py::test_early_exits_leak_nothing"],
 }
 
+INDEX_PLAN = {
+    "the arguments have the documented defaults": ["test_index_plan_memory.py::test_defaults"],
+    "a panel with a gene that is not there is refused at construction": [
+        "test_index_plan_errors.py::test_arguments",
+    ],
+    "a panel out of order warns, columns are ascending, duplicates make batches narrower": [
+        "test_index_plan_values.py::test_panel_is_sorted_and_said_so",
+    ],
+    "values are normalised and logged by default, as those of training": [
+        "test_index_plan_values.py::test_values",
+        "test_index_plan_values.py::test_defaults_are_those_of_the_training_data_set",
+    ],
+    "obs and obs_paired carry obs_columns in the forms that training has": [
+        "test_index_plan_values.py::test_obs_of_both_sides",
+    ],
+    "pairs[i] are the rows of X[i] and X_paired[i], a list of tuples": [
+        "test_index_plan_values.py::test_values",
+    ],
+    "sort_by_shard reorders by the lower shard of a pair; without it the order is the caller's": [
+        "test_index_plan_values.py::test_pairs_of_equal_shards_keep_their_order",
+        "test_index_plan_values.py::test_plans_in_their_own_order",
+    ],
+    "lookahead gives way to 1, then cache_shards to 1, then it is a RuntimeError": [
+        "test_index_plan_memory.py::test_lookahead_gives_way",
+        "test_index_plan_memory.py::test_lookahead_before_cache_shards",
+        "test_index_plan_memory.py::test_too_little_is_an_error_that_says_what_fits",
+    ],
+    "lookahead 0 reads nothing ahead": [
+        "test_plan_engine.py::test_lookahead_0_pulls_on_demand",
+        "test_index_plan_memory.py::test_lookahead_0_stays_0",
+        "test_index_plan_lifecycle.py::test_counters",
+    ],
+    "max_plan_size is what the budget counts with, and is kept to": [
+        "test_index_plan_memory.py::test_report",
+        "test_index_plan_errors.py::test_plans_that_are_too_wide",
+    ],
+    "plans may be any iterable, of lists, tuples and arrays of any integer dtype": [
+        "test_plan_engine.py::test_every_plan_once_and_in_order",
+        "test_index_plan_values.py::test_forms_of_a_plan",
+    ],
+    "plans are pulled lazily, at most lookahead ahead": [
+        "test_plan_engine.py::test_nothing_is_pulled_before_the_first_batch_is_asked_for",
+        "test_plan_engine.py::test_no_more_plans_are_pulled_than_lookahead",
+    ],
+    "a generator that waits for the batch before makes progress, and others' plans go on": [
+        "test_plan_engine.py::test_a_generator_that_waits_for_each_batch_makes_progress",
+        "test_plan_engine.py::test_what_was_produced_is_decoded_while_the_generator_waits",
+        "test_index_plan_lifecycle.py::test_hard_negatives_with_a_rendezvous",
+    ],
+    "plans are pulled without waiting for the consumer": [
+        "test_plan_engine.py::test_plans_are_pulled_in_the_background",
+    ],
+    "the end of the plans ends the batches": [
+        "test_index_plan_lifecycle.py::test_any_lookahead_gives_the_same"
+    ],
+    "other exceptions are a RuntimeError with their cause": [
+        "test_plan_engine.py::test_what_a_generator_raises",
+        "test_index_plan_errors.py::test_an_exception_of_the_generator",
+    ],
+    "empty plans are skipped": ["test_index_plan_values.py::test_empty_plans_are_skipped"],
+    "rows out of range are an IndexError at their plan, missing columns a KeyError at once": [
+        "test_index_plan_errors.py::test_rows_out_of_range",
+        "test_index_plan_errors.py::test_a_column_that_is_missing_names_those_there_are",
+    ],
+    "forks are told about num_workers=0": [
+        "test_index_plan_lifecycle.py::test_a_forked_process_is_told_what_to_do",
+        "torch/test_plan_iterable.py::test_start_methods",
+    ],
+    "mapping strategies are sources of plans": ["torch/test_cell_load.py::test_strategy"],
+    "the budget reports its six keys, what was tuned, and max_blocking_threads": [
+        "test_index_plan_memory.py::test_report",
+    ],
+    "what the budget says is what is used": [
+        "test_index_plan_memory.py::test_what_is_used_is_what_is_said",
+    ],
+    "suggested_cache_shards counts the shards of a plan": [
+        "test_index_plan_lifecycle.py::test_suggested_cache_shards",
+    ],
+    "close is final, closed and repr never raise": [
+        "test_index_plan_lifecycle.py::test_close_is_final",
+        "test_index_plan_lifecycle.py::test_names",
+    ],
+    "iterators outlive their data set": [
+        "test_index_plan_lifecycle.py::test_iterators_outlive_the_data_set",
+    ],
+    "dropping does what close does": [
+        "test_index_plan_lifecycle.py::test_nothing_is_left_of_early_exits",
+        "test_plan_engine.py::test_early_exits_close_the_generator",
+        "test_index_plan_machine.py::test_random_lives",
+    ],
+    "metrics have both halves with all keys, also after the end": [
+        "test_index_plan_lifecycle.py::test_counters",
+    ],
+    "scatter_block_index warns where no shard is cut into groups": [
+        "test_index_plan_errors.py::test_groups_of_rows_that_are_not_there_warn",
+    ],
+}
+
 PAGES = {
     "TrainingDataset": TRAINING_DATASET,
     "MultimodalTrainingDataset": MULTIMODAL,
+    "IndexPlanDataset": INDEX_PLAN,
     "scvi-tools": SCVI,
     "forks": FORKS,
     "user cases": CASES,

@@ -22,6 +22,7 @@ from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
 from ._obs import ObsValues, training_column
+from ._source import open_with_all_rows, source_of
 
 TAG_ORDER = int.from_bytes(b"SCXPPERM", "big")
 TAG_CONTROLS = int.from_bytes(b"SCXPCTRL", "big")
@@ -41,6 +42,7 @@ def paired_plans(
     *,
     shuffle: bool = True,
     drop_last: bool = False,
+    modality: str | None = None,
 ) -> PairedPlans:
     """Plans for `IndexPlanDataset`: each perturbed cell with a random control of its own stratum.
 
@@ -69,13 +71,16 @@ def paired_plans(
         False for the perturbed cells in the order of the file, default True.
     drop_last
         Leave out a last plan that is not full, default False.
+    modality
+        Pair the cells of this modality of a multimodal file alone; None (default) for all cells.
+        Rows are those of the file in any case, and cells that are marked as deleted never come.
 
     Raises
     ------
     TypeError, ValueError
         An argument is not valid, no cell has `control_label`, or no perturbed cell has a control.
     KeyError
-        There is no such column; the message lists those there are.
+        There is no such column or modality; the message lists those there are.
 
     Warns
     -----
@@ -99,20 +104,13 @@ def paired_plans(
     seed = arguments.seed(seed)
     shuffled = arguments.flag(shuffle, "shuffle")
     drop_last = arguments.flag(drop_last, "drop_last")
-    experiment = path if isinstance(path, Experiment) else Experiment(path)
-    try:
-        columns = {
-            name: training_column(experiment.obs_column(name), name) for name in (key, *match_names)
-        }
-        where = experiment.path
-    finally:
-        if experiment is not path:
-            experiment.close()
+    modality = None if modality is None else arguments.text(modality, "modality")
+    columns, is_cell, where = _read(path, (key, *match_names), modality)
     labels, names = _numbered(columns[key])
     control = _number_of(control_label, names, key=key, path=where)
     strata = _Strata({name: columns[name] for name in match_names}, len(labels))
-    is_control = (labels == control) & strata.known
-    is_perturbed = (labels != control) & (labels != NO_LABEL)
+    is_control = (labels == control) & strata.known & is_cell
+    is_perturbed = (labels != control) & (labels != NO_LABEL) & is_cell
     plans = PairedPlans(
         strata,
         is_control=is_control,
@@ -269,6 +267,28 @@ class _Strata:
         ]
         found = list(zip(*columns, strict=True)) if columns else [()] * len(cells)
         return found, counts.astype(np.int64)
+
+
+def _read(
+    path: str | os.PathLike[str] | Experiment, names: tuple[str, ...], modality: str | None
+) -> tuple[dict[str, ObsValues], npt.NDArray[np.bool_], str]:
+    """Columns with an entry for each row of the file, which rows are cells, and the file."""
+    given = isinstance(path, Experiment)
+    experiment = path.with_deleted() if isinstance(path, Experiment) else open_with_all_rows(path)
+    try:
+        is_cell = np.ones(experiment.n_obs_physical, dtype=np.bool_)
+        is_cell[experiment.deleted_rows] = False
+        if modality is None:
+            columns = {name: training_column(experiment.obs_column(name), name) for name in names}
+        else:
+            source = source_of(experiment, experiment.modality(modality), "X")
+            columns = source.obs_columns(names)
+            if source.rows is not None:
+                is_cell[np.setdiff1d(np.arange(source.n_obs), source.rows)] = False
+        return columns, is_cell, experiment.path
+    finally:
+        if not given:
+            experiment.close()
 
 
 def _numbered(column: ObsValues) -> tuple[Numbers, list[Any]]:
