@@ -171,7 +171,7 @@ def test_cells_of_a_modality(tmp_path: Path) -> None:
         seen += rows.tolist()
     measured = np.flatnonzero((numbers >= 10) & (numbers < 40))
     assert sorted(seen) == np.setdiff1d(measured, [0, 12, 35]).tolist()
-    both = MultimodalTrainingDataset(path, 8)
+    both = MultimodalTrainingDataset(path, batch_size=8)
     assert sorted(rows_of(both)) == np.setdiff1d(np.arange(40), [0, 12, 35]).tolist()
 
 
