@@ -12,6 +12,7 @@ comptime {
     _ = @import("abi/writer.zig");
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
+    _ = @import("abi/neighbors.zig");
     _ = @import("abi/pipeline.zig");
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
@@ -42,6 +43,7 @@ test {
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
+    _ = @import("spatial/point_tree.zig");
     _ = @import("kernels/collate.zig");
     _ = @import("abi/columns.zig");
     _ = @import("kernels/columns.zig");

@@ -18,8 +18,13 @@ from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
 from ._multimodal import MultimodalTrainingDataset  # noqa: E402
+from ._neighborhoods import (  # noqa: E402
+    neighborhood_plans_from_coords,
+    neighborhood_plans_from_graph,
+)
 from ._paired_plans import PairedPlans, paired_plans  # noqa: E402
 from ._pairs import PairBatch  # noqa: E402
+from ._set_plans import batch_plans  # noqa: E402
 from ._split import split  # noqa: E402
 
 __all__ = [
@@ -36,9 +41,12 @@ __all__ = [
     "SparseCellSetDataset",
     "TrainingDataset",
     "__version__",
+    "batch_plans",
     "collate_cellset_gathered",
     "downsample_counts_csr",
     "downsample_file_identity",
+    "neighborhood_plans_from_coords",
+    "neighborhood_plans_from_graph",
     "paired_plans",
     "split",
 ]

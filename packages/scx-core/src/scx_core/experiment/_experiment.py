@@ -391,6 +391,11 @@ class Experiment(Conversions):
         """What all modalities share; of a single-modality file, obs and uns."""
         return SharedParts(self._sections, self._provenance, shown=self._shown)
 
+    @property
+    def sections_by_type(self) -> Sections:
+        """The file's sections, for who reads parts of one."""
+        return self._sections
+
     def with_deleted(self) -> Experiment:
         """The same open file with its deleted rows."""
         whole = object.__new__(Experiment)

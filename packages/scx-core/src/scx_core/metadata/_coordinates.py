@@ -101,7 +101,7 @@ def decode_coordinates(batch: pa.RecordBatch, expected: tuple[int, int | None] |
     refused before anything of that size is allocated.
     """
     metadata = batch.schema.metadata or {}
-    shape = _axis_length(metadata, ROWS_KEY), _axis_length(metadata, COLUMNS_KEY)
+    shape = axis_length(metadata, ROWS_KEY), axis_length(metadata, COLUMNS_KEY)
     if expected is not None:
         for length, wanted in zip(shape, expected, strict=True):
             if wanted is not None and length != wanted:
@@ -111,7 +111,7 @@ def decode_coordinates(batch: pa.RecordBatch, expected: tuple[int, int | None] |
         raise ValueError(f"version {details.get('version')!r} of a matrix is unknown")
     rows = _coordinates(batch, "row", shape[0])
     columns = _coordinates(batch, "col", shape[1])
-    data = _complete(batch, "data")
+    data = complete_column(batch, "data")
     if "dtype" in details:
         dtype = np.dtype(str(details["dtype"]))
         if dtype.newbyteorder("=") != data.dtype:
@@ -233,14 +233,14 @@ def _write(
     return write_batch(fields, arrays, metadata)
 
 
-def _axis_length(metadata: dict[bytes, bytes], key: str) -> int:
+def axis_length(metadata: dict[bytes, bytes], key: str) -> int:
     text = metadata.get(key.encode())
     if text is None or not text.isdigit():
         raise ValueError(f"the metadata {key!r} is {text!r}, not a number of rows or columns")
     return int(text)
 
 
-def _complete(batch: pa.RecordBatch, name: str) -> Values:
+def complete_column(batch: pa.RecordBatch, name: str) -> Values:
     """The values of a column of numbers without gaps."""
     column = batch.column(name)
     if column.null_count:
@@ -249,7 +249,7 @@ def _complete(batch: pa.RecordBatch, name: str) -> Values:
 
 
 def _coordinates(batch: pa.RecordBatch, name: str, length: int) -> Values:
-    values = _complete(batch, name)
+    values = complete_column(batch, name)
     if values.dtype.kind not in "iu":
         raise ValueError(f"the column {name!r} holds {values.dtype}, not whole numbers")
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < length:
