@@ -115,7 +115,7 @@ def elements(root: Any) -> dict[str, tuple[Any, ...]]:
             item, place = group[name], f"{path}/{name}"
             if hasattr(item, "dtype"):
                 values = np.asarray(item[()])
-                text = values.dtype.kind in "OT"
+                text = values.dtype.kind in "OTSU"
                 listed = [_plain(value) for value in values.ravel().tolist()]
                 kind = "text" if text else str(item.dtype)
                 content = tuple(listed) if text else values.tobytes()

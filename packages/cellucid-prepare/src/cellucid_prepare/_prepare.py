@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellucid_prepare._description import Identity, check_identity, described_uns
 from cellucid_prepare._faults import Faults
+from cellucid_prepare._multimodal import multimodal_parts
 from cellucid_prepare._resolve import (
     resolve_cells,
     resolve_genes,
@@ -19,11 +21,14 @@ from cellucid_prepare._resolve import (
 )
 from cellucid_prepare._write import write_output
 from cellucid_prepare.checks.defaults import MIN_POINTS, Contents, LaunchDefaults, check_defaults
-from cellucid_prepare.checks.target import Target, check_target
+from cellucid_prepare.checks.target import FORMATS, Target, check_target
 from cellucid_prepare.encode.pool import thread_count
 from cellucid_prepare.inputs.components import Components
+from cellucid_prepare.inputs.from_mudata import MuDataComponents
 from cellucid_prepare.inputs.gather import gathered
 from cellucid_prepare.layout.anndata import AnnDataParts, anndata_layout
+from cellucid_prepare.layout.mudata import mudata_layout
+from cellucid_prepare.layout.nodes import Group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,20 +186,57 @@ def prepare(
         target = check_target(out_path, format, zarr_format, force, faults)
     except FileExistsError as error:
         existing = error
-    with gathered(data, by_hand, modalities, faults) as components:
-        parts = _anndata_parts(components, identity, defaults, gene_identifiers, modalities, faults)
-        if format == "h5mu":
-            faults.add("format", "'h5mu' is for a MuData", "use 'h5ad', 'zarr' or 'zarr.zip'")
+    with gathered(data, by_hand, modalities, faults) as given:
+        defaults = _filled(defaults, given)
+        identity = identity.filled(_root(given).identity)
+        if format in FORMATS:
+            _check_container(format, given, faults)
+        layout: Callable[[int], Group] | None = None
+        if isinstance(given, MuDataComponents):
+            if gene_identifiers is not None:
+                faults.add("gene_identifiers", "genes belong to modalities", "choose them there")
+            several = multimodal_parts(given, identity, defaults, faults)
+            if several is not None:
+                layout = partial(mudata_layout, *several)
+        else:
+            one = _anndata_parts(given, identity, defaults, gene_identifiers, modalities, faults)
+            if one is not None:
+                layout = partial(anndata_layout, one)
         if existing is not None:
             if not faults.found:
                 raise existing
             faults.add("out_path", str(existing))
         faults.raise_any()
-        assert target is not None and parts is not None
+        assert target is not None and layout is not None
         n_threads = thread_count(threads)
-        layout = anndata_layout(parts, n_threads)
-        write_output(target, layout, threads=n_threads, progress=progress)
+        write_output(target, layout(n_threads), threads=n_threads, progress=progress)
     return target.path
+
+
+def _root(given: Components | MuDataComponents) -> Components:
+    return given.root if isinstance(given, MuDataComponents) else given
+
+
+def _filled(defaults: LaunchDefaults, given: Components | MuDataComponents) -> LaunchDefaults:
+    """With what the data says where nothing was given."""
+    stored = _root(given).defaults
+    return LaunchDefaults(
+        **{
+            name: stored.get(name) if value is None else value
+            for name, value in vars(defaults).items()
+        }
+    )
+
+
+def _check_container(format: str, given: Components | MuDataComponents, faults: Faults) -> None:
+    if format == "h5mu" and not isinstance(given, MuDataComponents):
+        faults.add("format", "'h5mu' is for a MuData of several modalities", "use 'h5ad' or 'zarr'")
+    if format == "h5ad" and isinstance(given, MuDataComponents):
+        faults.add(
+            "format",
+            "'h5ad' holds one modality, and data has several",
+            "use 'h5mu' or 'zarr', or choose one in modalities",
+        )
 
 
 def _check_threads(threads: Any, faults: Faults) -> None:
@@ -211,13 +253,6 @@ def _anndata_parts(
     faults: Faults,
 ) -> AnnDataParts | None:
     """The checked parts of an output of one modality; None when something is wrong."""
-    identity = identity.filled(components.identity)
-    defaults = LaunchDefaults(
-        **{
-            name: components.defaults.get(name) if value is None else value
-            for name, value in vars(defaults).items()
-        }
-    )
     if modalities is not None and not components.is_data:
         faults.add("modalities", "chooses modalities of data, and there is no data")
     texts = check_identity(identity, faults)

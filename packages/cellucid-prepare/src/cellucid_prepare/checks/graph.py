@@ -41,7 +41,6 @@ def check_graph(graph: Any, n_cells: int | None, faults: Faults, *, where: str =
         beyond = int((~np.isfinite(small.data)).sum())
         faults.add(where, f"{plural(beyond, 'weight')} are too large for float32", n_cells=beyond)
         return None
-    small.eliminate_zeros()  # what float32 rounds to nothing
     return small
 
 

@@ -49,7 +49,8 @@ def anndata_layout(parts: AnnDataParts, threads: int) -> Group:
             elements=WHOLE_CHUNK_ELEMENTS,
             names_turn=Turn.GENE_NAMES,
         ),
-        "obsm": mapping({key: table(parts.obsm[key]) for key in parts.obsm}),
+        # by name, as files list them: the bytes do not depend on where they come from
+        "obsm": mapping({key: table(parts.obsm[key]) for key in sorted(parts.obsm)}),
         "varm": mapping({}),
         "obsp": mapping({} if parts.graph is None else {"connectivities": graph(parts.graph)}),
         "varp": mapping({}),

@@ -54,6 +54,17 @@ class Expression:
             yield row, sparse
             row += block.n_rows
 
+    def dense_blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """The rows of a dense matrix; those of a .scx file are packed like sparse ones."""
+        for block in self.source.row_blocks(BLOCK_BYTES):
+            if isinstance(block, DenseBlock):
+                yield block.values
+                continue
+            rows = np.zeros((block.n_rows, self.source.shape[1]), block.values.dtype)
+            row_of_value = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
+            rows[row_of_value, block.indices] = block.values
+            yield rows
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -153,14 +164,11 @@ class Judged:
     ) -> npt.NDArray[Any]:
         values = np.empty((last - first, len(columns)), self.dtype)
         row = 0
-        for block in self.expression.source.row_blocks(BLOCK_BYTES):
-            assert isinstance(block, DenseBlock)
-            low, high = max(first, row), min(last, row + block.n_rows)
+        for rows in self.expression.dense_blocks():
+            low, high = max(first, row), min(last, row + len(rows))
             if low < high:
-                values[low - first : high - first] = block.values[low - row : high - row][
-                    :, columns
-                ]
-            row += block.n_rows
+                values[low - first : high - first] = rows[low - row : high - row][:, columns]
+            row += len(rows)
         return values
 
 
@@ -170,9 +178,8 @@ def judged(expression: Expression) -> Judged:
     counts = np.zeros(expression.n_genes, np.int64)
     n_cols = expression.source.shape[1]
     if expression.is_dense:
-        for block in expression.source.row_blocks(BLOCK_BYTES):
-            assert isinstance(block, DenseBlock)
-            _scan_dense(block, expression, counts, scan)
+        for rows in expression.dense_blocks():
+            _scan_dense(rows, expression, counts, scan)
         return Judged(expression, scan, counts, is_canonical=True)
     is_canonical = True
     for _, sparse in expression.blocks():
@@ -187,12 +194,12 @@ def judged(expression: Expression) -> Judged:
 
 
 def _scan_dense(
-    block: DenseBlock, expression: Expression, counts: npt.NDArray[np.int64], scan: Scan
+    rows: npt.NDArray[Any], expression: Expression, counts: npt.NDArray[np.int64], scan: Scan
 ) -> None:
-    n_rows, n_cols = block.values.shape
+    n_rows, n_cols = rows.shape
     indptr = np.arange(n_rows + 1, dtype=np.int64) * n_cols
     indices = np.tile(np.arange(n_cols, dtype=np.int32), n_rows)
-    flat = CsrBlock(indptr, indices, plain_values(block.values.reshape(-1)))
+    flat = CsrBlock(indptr, indices, plain_values(rows.reshape(-1)))
     scan_columns(flat, n_cols, expression.places, counts, scan)
 
 

@@ -1,0 +1,128 @@
+"""The components of a MuData: its root, and each of its modalities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cellucid_prepare._faults import Faults, plural
+from cellucid_prepare.inputs.components import Components, identity_in
+from cellucid_prepare.inputs.from_anndata import add_obsm, anndata_components, graph_in
+from scx_core.sources.anndata_memory import matrix_source
+
+
+@dataclass
+class MuDataComponents:
+    """The root, and by name each modality with its row for every shared cell (from 1; 0: none)."""
+
+    root: Components
+    modalities: dict[str, Components]
+    members: dict[str, npt.NDArray[np.uint32]]
+
+
+def chosen_modalities(mdata: Any, given: Any, faults: Faults) -> list[str] | None:
+    """The names of the modalities that are written, in their order."""
+    there = [str(name) for name in mdata.mod]
+    if mdata.axis != 0:
+        faults.add("data", "its modalities share genes, not cells", "give one of axis 0")
+        return None
+    if given is None:
+        return there
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        faults.add_type("modalities", "is no list of names", f"choose among {there}")
+        return None
+    names = [str(name) for name in given]
+    if not names or len(set(names)) != len(names):
+        faults.add("modalities", "must name at least one modality, each once")
+        return None
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        faults.add("modalities", f"there are no modalities {unknown}", f"choose among {there}")
+        return None
+    return names
+
+
+def mudata_components(mdata: Any, names: list[str], faults: Faults) -> MuDataComponents:
+    """The components of the root and of the named modalities."""
+    try:
+        identity, defaults = identity_in(mdata.uns.get("cellucid"))
+    except TypeError as error:
+        faults.add_type("uns['cellucid']", f"is a {error}, not a dictionary", "remove it")
+        identity, defaults = {}, {}
+    own = [column for column in mdata.obs.columns if not _is_copy(mdata, column)]
+    root = Components(
+        obs=mdata.obs[own],
+        graph=graph_in(mdata.obsp),
+        identity=identity,
+        defaults=defaults,
+        is_data=True,
+    )
+    kept = {
+        key: mdata.obsm[key]
+        for key in mdata.obsm
+        if key not in mdata.mod and not _is_copied_array(mdata, key)
+    }
+    add_obsm(root, kept)
+    modalities: dict[str, Components] = {}
+    members: dict[str, npt.NDArray[np.uint32]] = {}
+    for name in names:
+        adata = mdata.mod[name]
+        inner = Faults()
+        modalities[name] = anndata_components(adata, inner)
+        for fault in inner.found:
+            faults.add_type(f"mod[{name!r}].{fault.where}", fault.problem, fault.mend)
+        rows = np.asarray(mdata.obsmap[name]).ravel().astype(np.uint32)
+        if len(rows) != mdata.n_obs or int(rows.max(initial=0)) > adata.n_obs:
+            faults.add(f"obsmap[{name!r}]", "does not fit its modality", "call data.update()")
+        members[name] = rows
+    return MuDataComponents(root, modalities, members)
+
+
+def as_one(mdata: Any, given: MuDataComponents, name: str, faults: Faults) -> Components:
+    """A single modality with what the root holds, in the order of the root's cells."""
+    members, inner = given.members[name], given.modalities[name]
+    missing = int((members == 0).sum())
+    if missing:
+        faults.add(
+            f"mod[{name!r}]",
+            f"{plural(missing, 'cell')} of the MuData are not in it, and an AnnData has all",
+            "write several modalities, or take the cells that it has",
+            n_cells=missing,
+        )
+        return given.root
+    order = members.astype(np.int64) - 1
+    root = given.root
+    if inner.X is not None:
+        is_same = np.array_equal(order, np.arange(mdata.mod[name].n_obs))
+        root.X = inner.X if is_same else matrix_source(mdata.mod[name].X, "X", order=order)
+        root.var = inner.var
+    root.embeddings = {
+        **(root.embeddings or {}),
+        **{
+            key: array[order]
+            for key, array in (inner.embeddings or {}).items()
+            if key not in (root.embeddings or {})
+        },
+    }
+    fields = {field: dict(arrays) for field, arrays in (root.vector_fields or {}).items()}
+    for field, arrays in (inner.vector_fields or {}).items():
+        for key, array in arrays.items():
+            fields.setdefault(field, {}).setdefault(key, array[order])
+    root.vector_fields = fields or None
+    return root
+
+
+def _is_copy(mdata: Any, column: Any) -> bool:
+    """Whether a column of obs was copied from a modality by mudata."""
+    if not isinstance(column, str):
+        return False
+    name, _, inner = column.partition(":")
+    return bool(inner) and name in mdata.mod and inner in mdata.mod[name].obs.columns
+
+
+def _is_copied_array(mdata: Any, key: str) -> bool:
+    name, _, inner = key.partition(":")
+    return bool(inner) and name in mdata.mod and inner in mdata.mod[name].obsm

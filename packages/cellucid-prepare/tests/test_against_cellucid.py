@@ -1,0 +1,154 @@
+"""The published cellucid accepts, refuses and writes the same, element by element."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prepare_reading import elements, open_store
+from prepare_samples import complete
+
+import cellucid_prepare
+
+cellucid = pytest.importorskip(
+    "cellucid", reason="cellucid, which the output is compared with, needs Python 3.11 here"
+)
+
+WIDTHS = {"umap": 2, "pca": 4}
+TEXT = st.sampled_from(["a", "b", "", "é", "A b", "-1", "NA", "nan"])
+COLUMNS = st.one_of(
+    st.sampled_from(["int8", "uint16", "int64", "uint64", "float16", "float32", "float64", "bool"]),
+    st.sampled_from(["Int64", "UInt8", "boolean", "Float64", "string"]),
+    st.sampled_from(["category", "ordered", "numbers", "object", "mixed", "dates", "infinite"]),
+)
+
+
+def column(draw: Any, kind: str, n_cells: int) -> Any:
+    integers = st.lists(st.integers(0, 3), min_size=n_cells, max_size=n_cells)
+    numbers = draw(integers)
+    gaps = [
+        None if gap == 0 else number for gap, number in zip(draw(integers), numbers, strict=True)
+    ]
+    texts = draw(st.lists(TEXT, min_size=n_cells, max_size=n_cells))
+    with_gaps = [None if gap is None else text for gap, text in zip(gaps, texts, strict=True)]
+    if kind in ("Int64", "UInt8", "boolean", "Float64"):
+        values = [None if gap is None else gap % 2 if kind == "boolean" else gap for gap in gaps]
+        return pd.array(
+            [bool(v) if kind == "boolean" and v is not None else v for v in values], dtype=kind
+        )
+    if kind == "string":
+        return pd.array(with_gaps, dtype="string")
+    if kind == "category":
+        return pd.Categorical(with_gaps)
+    if kind == "ordered":
+        return pd.Categorical(texts, categories=["unused", *sorted(set(texts))], ordered=True)
+    if kind == "numbers":
+        return pd.Categorical(gaps)
+    if kind == "object":
+        return pd.Series(with_gaps, dtype=object).to_numpy()
+    if kind == "mixed":
+        return np.array([*texts[:-1], 1], dtype=object)
+    if kind == "dates":
+        return pd.date_range("2020", periods=n_cells)
+    if kind == "infinite":
+        return np.array([np.inf, *numbers[1:]])
+    return np.array(numbers).astype(kind)
+
+
+@st.composite
+def inputs(draw: Any) -> dict[str, Any]:
+    n_cells, n_genes = draw(st.integers(1, 12)), draw(st.integers(0, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = draw(st.lists(COLUMNS, max_size=4))
+    obs = pd.DataFrame(
+        {f"c{place}": column(draw, kind, n_cells) for place, kind in enumerate(kinds)},
+        index=draw(st.lists(st.sampled_from("abcd"), min_size=n_cells, max_size=n_cells)),
+    )
+    dtype = draw(st.sampled_from(["f4", "f8", "i4", "u2", "?"]))
+    matrix: Any = (
+        rng.poisson(0.7, (n_cells, n_genes)) * draw(st.sampled_from([1, 2**24 + 1]))
+    ).astype(dtype)
+    if draw(st.booleans()) and dtype == "f8" and matrix.size:
+        matrix[0, 0] = draw(st.sampled_from([np.nan, np.inf, 0.1, 1e300, -2.5]))
+    form = draw(st.sampled_from(["dense", "csr", "csc", "coo"]))
+    if form != "dense":
+        matrix = getattr(sp, f"{form}_matrix")(matrix)
+    arguments: dict[str, Any] = {
+        "obs": obs,
+        "gene_expression": matrix,
+        "var": pd.DataFrame(index=[f"g{gene % 4}" for gene in range(n_genes)]),
+        "embeddings": {
+            "X_umap": rng.normal(size=(n_cells, 2)),
+            "X_pca": rng.normal(size=(n_cells, 4)),
+        },
+        "dataset_id": "id",
+        "dataset_name": "name",
+    }
+    if draw(st.booleans()):
+        arguments |= {"latent_key": "X_pca", "centroid_min_points": draw(st.integers(1, 4))}
+    if draw(st.booleans()):
+        arguments["vector_fields"] = {"v": {"X_umap": rng.normal(size=(n_cells, 2))}}
+    if draw(st.booleans()) and n_genes:
+        names = ["g0", "g1", "g0-1", "zz"]
+        arguments["gene_identifiers"] = draw(st.lists(st.sampled_from(names), unique=True))
+    if draw(st.booleans()):
+        dense = np.triu(rng.random((n_cells, n_cells)) < 0.3, k=draw(st.sampled_from([0, 1])))
+        weights = dense * rng.random((n_cells, n_cells))
+        arguments["connectivities"] = sp.csr_matrix(
+            weights + weights.T if draw(st.booleans()) else weights
+        )
+    return arguments
+
+
+@given(arguments=inputs(), container=st.sampled_from(["h5ad", "zarr", "zarr3", "zarr.zip"]))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_same_acceptance_and_elements(arguments: dict[str, Any], container: str) -> None:
+    options: dict[str, Any] = {"format": container}
+    if container == "zarr3":
+        options = {"format": "zarr", "zarr_format": 3}
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = [
+            outcome(prepare, Path(folder) / f"{name}.{options['format']}", options, arguments)
+            for name, prepare in (
+                ("theirs", cellucid.prepare),
+                ("ours", cellucid_prepare.prepare),
+            )
+        ]
+    theirs, ours = outcomes
+    assert isinstance(ours, str) == isinstance(theirs, str), outcomes
+    if isinstance(ours, dict):
+        assert ours.keys() == theirs.keys()
+        assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def test_same_for_every_kind_of_element(tmp_path: Path) -> None:
+    theirs = outcome(cellucid.prepare, tmp_path / "theirs.h5ad", {"format": "h5ad"}, complete())
+    ours = outcome(cellucid_prepare.prepare, tmp_path / "ours.h5ad", {"format": "h5ad"}, complete())
+    assert isinstance(ours, dict) and ours == theirs
+
+
+def outcome(
+    prepare: Any, path: Path, options: dict[str, Any], arguments: dict[str, Any]
+) -> dict[str, Any] | str:
+    """The elements that were written, or what was said against the input."""
+    logging.getLogger("cellucid_prepare").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            with contextlib.redirect_stderr(io.StringIO()):
+                prepare(path, **options, **arguments)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    with open_store(path) as root:
+        return elements(root)

@@ -1,0 +1,194 @@
+"""The same components give the same bytes, wherever they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anndata
+import mudata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from prepare_reading import elements, open_store, read, refusal_leaves_nothing, written
+from prepare_samples import complete
+
+import cellucid_prepare
+import scx_core
+
+IDENTITY = {"dataset_id": "id", "dataset_name": "name"}
+
+
+def adata(*, dense: bool = False) -> anndata.AnnData:
+    arguments = complete()
+    matrix = arguments["gene_expression"]
+    result = anndata.AnnData(
+        matrix.toarray() if dense else matrix, obs=arguments["obs"], var=arguments["var"]
+    )
+    result.obsm.update({key: array.astype("f4") for key, array in arguments["embeddings"].items()})
+    result.obsm["velocity_umap"] = arguments["vector_fields"]["velocity"]["X_umap"]
+    result.obsp["connectivities"] = arguments["connectivities"]
+    # a view has no labels that none of its cells has
+    result.obs["ordered"] = result.obs["ordered"].cat.remove_unused_categories()
+    result.strings_to_categoricals()
+    return result
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_every_source_gives_the_same_bytes(dense: bool) -> None:
+    whole = adata(dense=dense)
+    whole.write_h5ad("in.h5ad")
+    scx_core.from_anndata(whole, "in.scx", progress=False)
+    backed = anndata.read_h5ad("in.h5ad", backed="r")
+    sources: dict[str, Any] = {
+        "memory": whole,
+        "view": whole[np.arange(whole.n_obs)],
+        "backed": backed,
+        "path": "in.scx",
+        "lazy": anndata.experimental.read_lazy("in.h5ad"),
+    }
+    expected = written(
+        "h5ad",
+        "by_hand",
+        obs=whole.obs,
+        var=whole.var,
+        gene_expression=whole.X,
+        embeddings={key: whole.obsm[key] for key in ("X_umap", "X_pca")},
+        vector_fields={"velocity": {"X_umap": whole.obsm["velocity_umap"]}},
+        connectivities=whole.obsp["connectivities"],
+        **IDENTITY,
+    ).read_bytes()
+    for name, data in sources.items():
+        assert written("h5ad", name, data=data, **IDENTITY).read_bytes() == expected, name
+    with scx_core.open("in.scx") as experiment:
+        assert written("h5ad", "open", data=experiment, **IDENTITY).read_bytes() == expected
+    backed.file.close()
+
+
+def test_ranges_of_genes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cellucid_prepare.matrix import expression
+
+    for dense in (False, True):
+        data = adata(dense=dense)
+        expected = written("h5ad", f"whole{dense}", data=data, **IDENTITY).read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(expression.Expression, "__init__", _with_small_ranges(expression))
+            patch.setattr(expression, "BLOCK_BYTES", 500)
+            parts = written("h5ad", f"parts{dense}", data=data, **IDENTITY).read_bytes()
+        assert parts == expected
+
+
+def _with_small_ranges(module: Any) -> Any:
+    original = module.Expression.__init__
+
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options, range_bytes=1000)
+
+    return init
+
+
+def test_what_was_prepared_can_be_prepared_again() -> None:
+    first = written("h5ad", "first", **complete())
+    second = written("h5ad", "second", data=anndata.read_h5ad(first))
+    with open_store(first) as before, open_store(second) as after:
+        assert elements(before) == elements(after)
+    third = written("h5ad", "third", data=anndata.read_h5ad(second))
+    assert third.read_bytes() == second.read_bytes()
+
+
+def test_values_that_come_twice_are_added_up_and_stored_zeros_dropped() -> None:
+    rows, columns = [0, 0, 1, 2], [1, 1, 0, 3]
+    matrix = sp.csr_matrix((6, 4), dtype=np.float32)
+    matrix.indptr = np.array([0, 2, 3, 4, 4, 4, 4])
+    matrix.indices = np.array(columns)
+    matrix.data = np.array([1, 2, 5, 0], dtype=np.float32)
+    data = anndata.AnnData(matrix, obsm={"X_umap": np.zeros((6, 2))})
+    back = read(written("h5ad", data=data, **IDENTITY)).X
+    assert back.nnz == 2 and back[0, 1] == 3 and back[1, 0] == 5
+    assert rows
+
+
+@pytest.mark.filterwarnings("ignore:Variable names are not unique")
+def test_repeated_names_become_unique_and_keep_their_columns() -> None:
+    data = anndata.AnnData(
+        np.arange(8, dtype="f4").reshape(2, 4),
+        var=pd.DataFrame(index=["a", "a", "b", "a-1"]),
+        obsm={"X_umap": np.zeros((2, 2))},
+    )
+    back = read(written("h5ad", data=data, **IDENTITY))
+    assert back.var_names.tolist() == ["a", "a-2", "b", "a-1"]
+    np.testing.assert_array_equal(back[:, "a-2"].X.ravel(), [1, 5])
+    some = read(written("h5ad", "some", data=data, gene_identifiers=["a-1", "a-2"], **IDENTITY))
+    np.testing.assert_array_equal(some.X, [[3, 1], [7, 5]])
+
+
+def test_outlier_quantiles_by_their_definition() -> None:
+    arguments = complete()
+    back = read(written("h5ad", **arguments))
+    quantiles = back.uns["cellucid"]["outlierQuantiles"]
+    assert quantiles["minPoints"] == 3 and set(quantiles["fields"]) == {
+        "label", "flag", "flag_gap", "text", "ordered"
+    }  # fmt: skip
+    latent = arguments["embeddings"]["X_pca"].astype("f4").astype("f8")
+    codes = arguments["obs"]["label"].cat.codes.to_numpy()
+    expected = np.full(len(codes), np.nan, np.float32)
+    for code in range(3):
+        cells = np.flatnonzero(codes == code)
+        centre = sum(latent[cell] for cell in cells) / len(cells)
+        distances = np.array([np.sqrt(sum((latent[cell] - centre) ** 2)) for cell in cells])
+        ranks = [(distances <= distance).sum() for distance in distances]
+        expected[cells] = np.array(ranks, np.float32) / np.float32(len(cells))
+    np.testing.assert_array_equal(quantiles["fields"]["label"], expected)
+
+
+def multimodal() -> mudata.MuData:
+    rna = adata()
+    protein = anndata.AnnData(
+        np.arange(60, dtype="f4").reshape(30, 2),
+        obs=pd.DataFrame({"depth": range(30)}, index=rna.obs_names[40:10:-1]),
+        var=pd.DataFrame(index=["p0", "g1"]),
+        obsm={"X_own": np.arange(60.0).reshape(30, 2)},
+    )
+    with mudata.set_options(pull_on_update=False):
+        result = mudata.MuData({"prot": protein, "rna": rna})
+    result.obsm["X_joint"] = np.random.default_rng(0).normal(size=(result.n_obs, 2))
+    result.obs["batch"] = pd.Categorical(["x", "y"] * (result.n_obs // 2))
+    return result
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_mudata_in_every_container() -> None:
+    data = multimodal()
+    outputs = [
+        cellucid_prepare.prepare("a.h5mu", format="h5mu", data=data, **IDENTITY),
+        cellucid_prepare.prepare("a.zarr", format="zarr", data=data, **IDENTITY),
+        cellucid_prepare.prepare("b.zarr", format="zarr", data=data, zarr_format=3, **IDENTITY),
+        cellucid_prepare.prepare("a.zarr.zip", format="zarr.zip", data=data, **IDENTITY),
+    ]
+    found = []
+    for path in outputs:
+        with open_store(path) as root:
+            found.append(elements(root))
+    for other in found[1:]:
+        assert other.keys() == found[0].keys()
+        assert {name for name in other if other[name] != found[0][name]} == set()
+    back = mudata.read_h5mu("a.h5mu")
+    assert list(back.mod) == ["prot", "rna"]
+    assert mudata.read_zarr("a.zarr").shape == back.shape == data.shape
+    np.testing.assert_array_equal(back["prot"].X, data["prot"].X)
+    assert (back["rna"].X != data["rna"].X).nnz == 0
+    assert back.obs["batch"].tolist() == data.obs["batch"].tolist()
+    np.testing.assert_array_equal(back.obsmap["prot"].ravel(), data.obsmap["prot"].ravel())
+    assert Path("a.h5mu").read_bytes().startswith(b"MuData (format-version=0.1.0;")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_one_modality_is_an_anndata_in_the_order_of_the_cells() -> None:
+    data = multimodal()
+    one = read(written("h5ad", data=data, modalities=["rna"], **IDENTITY))
+    assert one.obs_names.tolist() == data.obs_names.tolist()
+    assert (one.X != data["rna"][one.obs_names].X).nnz == 0
+    np.testing.assert_array_equal(one.obsm["X_umap"], data["rna"][one.obs_names].obsm["X_umap"])
+    refusal_leaves_nothing("20 cells", data=data, modalities=["prot"], **IDENTITY)
+    refusal_leaves_nothing("several", data=data, **IDENTITY)

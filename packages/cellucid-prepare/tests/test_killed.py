@@ -1,0 +1,53 @@
+"""A process that is killed leaves the old output or none; the next run clears what it left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from prepare_reading import read, written
+from prepare_samples import small
+
+WRITE = """
+import numpy as np, scipy.sparse as sp, pandas as pd, sys
+import cellucid_prepare
+n = 4000
+x = sp.random(n, 500, 0.3, format="csr", random_state=0, dtype=np.float32)
+cellucid_prepare.prepare(
+    sys.argv[1], format=sys.argv[2], force=True, embeddings={"X_umap": np.zeros((n, 2))},
+    gene_expression=x, var=pd.DataFrame(index=[f"g{i}" for i in range(500)]),
+    dataset_id="new", dataset_name="new", progress=False, threads=1,
+)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills by signal")
+@pytest.mark.parametrize("container", ["h5ad", "zarr2"])
+def test_killed_while_writing(container: str) -> None:
+    path = written(container, **small())
+    before = digest(path)
+    suffix = container.rstrip("2")
+    process = subprocess.Popen([sys.executable, "-c", WRITE, str(path), suffix])
+    deadline = time.monotonic() + 60
+    while not list(Path().glob(".out.*.partial")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    if list(Path().glob(".out.*.partial")):
+        assert digest(path) == before
+    written(container, **small(), force=True)
+    assert digest(path) == before
+    assert list(Path().glob(".out.*")) == []
+    assert read(path).n_obs == 6
+
+
+def digest(path: Path) -> str:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    content = b"".join(f.name.encode() + f.read_bytes() for f in files if f.is_file())
+    return hashlib.sha256(content).hexdigest()
