@@ -71,7 +71,8 @@ def test_examples_run_as_written(
 
 
 def test_packages_with_features_have_examples() -> None:
-    for name in ("README.md", "packages/scx-core/README.md", "packages/scx-train/README.md"):
+    packages = [f"packages/{name}/README.md" for name in ("scx-core", "scx-train", "scx-tokenize")]
+    for name in ("README.md", *packages):
         examples = examples_in((ROOT / name).read_text(encoding="utf-8"))
         assert {example.language for example in examples} >= {"python"}, name
 

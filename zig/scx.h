@@ -537,6 +537,79 @@ int32_t scx_columns_scatter(const scx_cell_rows *rows, const scx_column_range *r
  * none (a code below 0) or has fewer than cells_min cells. coordinates: row-major, n_cells x n_axes. */
 int32_t scx_outlier_shares(uint64_t n_cells, uint64_t n_axes, const float *coordinates, const int32_t *codes, uint64_t n_categories, uint64_t cells_min, float *shares_out, scx_error *error);
 
+/* ---- tokens of a batch in memory; any thread ----
+ * Rows do not depend on one another, and results not on `threads` (0: as many as the machine has). */
+
+/* The k largest positive values of each row, ties by id. n_rows x k each: id, value, mask 1, pad 0; slots left over hold
+ * n_genes_total + 1, 0, 0, 1; a row without a positive value begins with n_genes_total, 0, 0, 0. */
+int32_t scx_tokens_top_k(const scx_csr_rows *rows, uint64_t k, uint64_t n_genes_total, int32_t *ids_out, float *values_out, uint8_t *mask_out, uint8_t *pad_out, uint32_t threads, scx_error *error);
+
+typedef struct scx_rank_options {
+    uint32_t struct_bytes;
+    uint32_t threads;
+    const float *gene_stats; /* n_genes, finite and positive */
+    uint64_t n_genes;        /* above every gene id */
+    double target_sum;
+    uint64_t l_max;
+} scx_rank_options;
+
+/* Genes by float32(max(v, 0) * (target_sum / total) / stat), the largest first, ties by id. ids_out: n_rows x l_max, 0
+ * behind a row's tokens; lengths_out: n_rows. */
+int32_t scx_tokens_rank(const scx_csr_rows *rows, const scx_rank_options *options, int32_t *ids_out, int32_t *lengths_out, scx_error *error);
+
+#define SCX_TIE_LEFT 0
+#define SCX_TIE_RIGHT 1
+#define SCX_TIE_SEEDED 2
+
+typedef struct scx_bin_options {
+    uint32_t struct_bytes;
+    uint32_t threads;
+    uint32_t n_bins;             /* 3 to 65536 */
+    uint32_t tie;                /* SCX_TIE_LEFT and its like */
+    const double *edges;         /* n_bins - 1, finite, ascending; NULL for the quantiles of each row */
+    uint64_t n_edges;
+    uint64_t seed;               /* this and the next two: for SCX_TIE_SEEDED */
+    uint64_t file_identity;
+    const uint64_t *row_numbers; /* n_rows; NULL for places in the batch */
+} scx_bin_options;
+
+/* bins_out: one for each value, 0 for those that are not positive */
+int32_t scx_tokens_bin(const scx_csr_rows *rows, const scx_bin_options *options, int32_t *bins_out, scx_error *error);
+
+#define SCX_WEIGHT_LOG1P 0
+#define SCX_WEIGHT_COUNT 1
+
+typedef struct scx_sample_options {
+    uint32_t struct_bytes;
+    uint32_t threads;
+    uint32_t weight; /* SCX_WEIGHT_LOG1P or SCX_WEIGHT_COUNT */
+    uint32_t reserved;
+    uint64_t n;      /* draws of each row */
+    uint64_t seed;
+    uint64_t file_identity;
+    const uint64_t *row_numbers; /* n_rows; NULL for places in the batch */
+} scx_sample_options;
+
+/* ids_out: n_rows x n; lengths_out: n, or 0 for a row without a positive value, whose ids are 0 */
+int32_t scx_tokens_sample(const scx_csr_rows *rows, const scx_sample_options *options, int32_t *ids_out, int32_t *lengths_out, scx_error *error);
+
+typedef struct scx_transform_options {
+    uint32_t struct_bytes;
+    uint32_t threads;
+    uint32_t mode;             /* SCX_PASS_THROUGH and its like */
+    uint32_t reserved;
+    double target_sum;         /* for SCX_NORMALIZE_LOG1P */
+    double pflog_alpha;        /* for SCX_PFLOG_RAW, as the next one */
+    const int64_t *n_measured; /* n_rows, each at least 1 */
+} scx_transform_options;
+
+/* The next two look at indptr and values alone: indices may be NULL. */
+int32_t scx_tokens_transform(const scx_csr_rows *rows, const scx_transform_options *options, float *values_out, scx_error *error);
+int32_t scx_tokens_library_size(const scx_csr_rows *rows, double *totals_out, uint32_t threads, scx_error *error);
+/* Looks at indptr and indices alone: values may be NULL. panel: strictly ascending; measured_out: n_rows x n_panel, 1 where the row carries
+ * the gene. */
+int32_t scx_tokens_measured(const scx_csr_rows *rows, const int32_t *panel, uint64_t n_panel, uint8_t *measured_out, uint32_t threads, scx_error *error);
+
 /* scx-ffi-end */
 
 #ifdef __cplusplus

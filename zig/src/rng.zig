@@ -124,7 +124,7 @@ pub const Generator = struct {
     }
 
     /// Eight steps of PCG32, little-endian.
-    fn keyOf(stream: u64) [ChaCha8.key_length]u8 {
+    pub fn keyOf(stream: u64) [ChaCha8.key_length]u8 {
         var key: [ChaCha8.key_length]u8 = undefined;
         var state = stream;
         for (0..8) |index| {

@@ -18,6 +18,7 @@ comptime {
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/columns.zig");
     _ = @import("abi/joined.zig");
+    _ = @import("abi/tokens.zig");
 }
 
 test {
@@ -40,6 +41,7 @@ test {
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/joined.zig");
+    _ = @import("abi/tokens.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
@@ -50,6 +52,13 @@ test {
     _ = @import("kernels/outliers.zig");
     _ = @import("kernels/csr_rows.zig");
     _ = @import("kernels/downsample.zig");
+    _ = @import("kernels/tokens/bins.zig");
+    _ = @import("kernels/tokens/crop.zig");
+    _ = @import("kernels/tokens/groups.zig");
+    _ = @import("kernels/tokens/per_row.zig");
+    _ = @import("kernels/tokens/rank.zig");
+    _ = @import("kernels/tokens/sample.zig");
+    _ = @import("kernels/tokens/values.zig");
     _ = @import("kernels/top_k.zig");
     _ = @import("kernels/value_modes.zig");
 }

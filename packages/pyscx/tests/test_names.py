@@ -64,3 +64,26 @@ def test_what_a_provider_lacks_is_not_taken_for_the_provider() -> None:
     assert result.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: No module named 'a_module_that_is_missing'"
     )
+
+
+def test_tokenize_is_a_module_of_the_kernels() -> None:
+    import scx_tokenize
+
+    code = "import pyscx; assert pyscx.tokenize.CONTRACT_VERSION == 1; import pyscx.tokenize"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert "tokenize" in dir(pyscx)
+    module = importlib.import_module("pyscx.tokenize")
+    assert set(module.__all__) == set(scx_tokenize.__all__) - {"__version__"}
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(scx_tokenize, name)
+
+
+def test_missing_tokenize_is_named() -> None:
+    code = "import sys\nsys.modules['scx_tokenize'] = None\nimport pyscx\n"
+    for use, kind in (
+        ("pyscx.tokenize", "AttributeError"),
+        ("import pyscx.tokenize", "ModuleNotFoundError"),
+    ):
+        result = subprocess.run([sys.executable, "-c", code + use], capture_output=True, text=True)
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith(f"{kind}: pyscx.tokenize comes with scx-tokenize"), result.stderr

@@ -6,6 +6,8 @@ const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const log_scaled = @import("../kernels/log_scaled.zig");
+const token_draws = @import("../kernels/tokens/draws.zig");
+const token_rank = @import("../kernels/tokens/rank_values.zig");
 const row_values = @import("../codec/row_values.zig");
 const table_format = @import("table.zig");
 const ValueType = @import("../codec/value_type.zig").ValueType;
@@ -90,6 +92,32 @@ fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) ca
     log_scaled.logScaled(values[0..n_values], factor, out);
 }
 
+fn rankValues(
+    ids: [*]const i32,
+    values: [*]const f32,
+    n_values: usize,
+    statistics: [*]const f64,
+    factor: f64,
+    out: [*]f32,
+) callconv(.c) void {
+    token_rank.rankValues(ids[0..n_values], values[0..n_values], statistics, factor, out);
+}
+
+fn choose(
+    stream: u64,
+    ids: [*]const i32,
+    cumulative: [*]f64,
+    n_values: usize,
+    out: [*]i32,
+    n_draws: usize,
+) callconv(.c) void {
+    token_draws.choose(stream, ids[0..n_values], cumulative[0..n_values], out[0..n_draws]);
+}
+
+fn uniforms(stream: u64, first: u64, out: [*]f64, n_draws: usize) callconv(.c) void {
+    token_draws.uniforms(stream, first, out[0..n_draws]);
+}
+
 const table: table_format.Table = .{
     .name = levelName,
     .hashUpdate = hashUpdate,
@@ -99,6 +127,9 @@ const table: table_format.Table = .{
     .selectValues = selectValues,
     .emitSelected = emitSelected,
     .logScaled = logScaled,
+    .rankValues = rankValues,
+    .choose = choose,
+    .uniforms = uniforms,
 };
 
 comptime {
@@ -119,4 +150,6 @@ test {
     _ = @import("../kernels/panel.zig");
     _ = @import("../kernels/transform.zig");
     _ = @import("../kernels/log_scaled.zig");
+    _ = @import("../kernels/tokens/draws.zig");
+    _ = @import("../kernels/tokens/rank_values.zig");
 }

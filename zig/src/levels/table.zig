@@ -68,4 +68,27 @@ pub const Table = extern struct {
 
     /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.
     logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void,
+
+    /// What the genes of a row are ranked by; `statistics` has one entry for each gene id.
+    rankValues: *const fn (
+        ids: [*]const i32,
+        values: [*]const f32,
+        n_values: usize,
+        statistics: [*]const f64,
+        factor: f64,
+        out: [*]f32,
+    ) callconv(.c) void,
+
+    /// Genes drawn by cumulative weights, which are changed.
+    choose: *const fn (
+        stream: u64,
+        ids: [*]const i32,
+        cumulative: [*]f64,
+        n_values: usize,
+        out: [*]i32,
+        n_draws: usize,
+    ) callconv(.c) void,
+
+    /// Draws `first` and on of a stream; `first` is a multiple of 8.
+    uniforms: *const fn (stream: u64, first: u64, out: [*]f64, n_draws: usize) callconv(.c) void,
 };

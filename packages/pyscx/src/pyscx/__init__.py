@@ -8,6 +8,7 @@ this version has.
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scx_core._version import require_version
@@ -104,16 +105,30 @@ _PROVIDERS = {
     "write": _FROM_CORE,
 }
 
+# A module of pyscx itself, and what it is made of.
+_MODULES = {"tokenize": ("scx_tokenize", "scx-tokenize")}
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        module_name, distribution = _MODULES[name]
+        _imported(name, module_name, distribution)
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _PROVIDERS:
         raise AttributeError(
             f"pyscx {__version__} has no {name!r}; it has {', '.join(sorted(_PROVIDERS))}",
             name=name,
         )
     module_name, distribution = _PROVIDERS[name]
+    value = getattr(_imported(name, module_name, distribution), name)
+    globals()[name] = value
+    return value
+
+
+def _imported(name: str, module_name: str, distribution: str) -> ModuleType:
+    """The module that provides a name; an AttributeError says what to install."""
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name:
             raise  # the package is there, but something that it needs is not
@@ -122,10 +137,7 @@ def __getattr__(name: str) -> Any:
             f'python -m pip install "{distribution}=={__version__}"',
             name=name,
         ) from error
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

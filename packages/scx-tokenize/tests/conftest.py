@@ -1,0 +1,189 @@
+"""Batches, and the kernels again in numpy: loops over rows that share no code with the package."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+MASK = 2**64 - 1
+
+
+def splitmix64(x: int) -> int:
+    z = (x + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def row_stream(seed: int, tag: bytes, file_identity: int, row: int) -> int:
+    mixed = splitmix64(seed)
+    for part in (int.from_bytes(tag, "big"), file_identity, row):
+        mixed = splitmix64(mixed ^ part)
+    return mixed
+
+
+def words_of(stream: int) -> Iterator[int]:
+    """ChaCha with 8 rounds, its key from PCG32."""
+    state, key = stream, []
+    for _ in range(8):
+        state = (state * 6364136223846793005 + 11634580027462260723) & MASK
+        shifted = (((state >> 18) ^ state) >> 27) & 0xFFFFFFFF
+        turn = state >> 59
+        key.append(((shifted >> turn) | (shifted << (32 - turn))) & 0xFFFFFFFF)
+    constants = struct.unpack("<4I", b"expand 32-byte k")
+    block = 0
+    while True:
+        start = [*constants, *key, block & 0xFFFFFFFF, block >> 32, 0, 0]
+        s = list(start)
+        for _ in range(4):
+            for a, b, c, d in (
+                (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+                (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
+            ):  # fmt: skip
+                for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                    s[x] = (s[x] + s[y]) & 0xFFFFFFFF
+                    mixed = s[z] ^ s[x]
+                    s[z] = ((mixed << turn) | (mixed >> (32 - turn))) & 0xFFFFFFFF
+        yield from ((left + right) & 0xFFFFFFFF for left, right in zip(s, start, strict=True))
+        block += 1
+
+
+def uniforms(stream: int, n: int) -> np.ndarray:
+    words = words_of(stream)
+    pairs = [(next(words), next(words)) for _ in range(n)]
+    return np.array([((high << 32 | low) >> 11) * 2.0**-53 for low, high in pairs])
+
+
+def clipped(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0, values, 0).astype(np.float64)
+
+
+def rows_of(batch: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    indptr, indices, data = batch
+    for a, b in itertools.pairwise(indptr):
+        yield np.asarray(indices[a:b]), np.asarray(data[a:b], dtype=np.float32)
+
+
+def ordered(ids: np.ndarray, values: np.ndarray, k: int) -> np.ndarray:
+    """Places of the k largest positive values, ties by id."""
+    places = np.lexsort((ids, -values.astype(np.float64)))
+    return places[values[places] > 0][:k]
+
+
+def top_k(batch: Any, k: int, n: int) -> dict[str, np.ndarray]:
+    ids, values, mask, pad = [], [], [], []
+    for genes, row in rows_of(batch):
+        row = clipped(row).astype(np.float32)
+        places = ordered(genes, row, k)
+        fill = k - len(places)
+        ids += [*genes[places], *[n + 1] * fill]
+        values += [*row[places], *[0] * fill]
+        mask += [*[1] * len(places), *[0] * fill]
+        pad += [*[0] * len(places), *[1] * fill]
+        if not len(places):
+            ids[-k], pad[-k] = n, 0
+    return {"ids": np.array(ids), "values": np.array(values), "mask": mask, "pad": pad}
+
+
+def rank(batch: Any, stats: np.ndarray, l_max: int, target: float = 1e4) -> list[list[int]]:
+    result = []
+    with np.errstate(all="ignore"):
+        for genes, row in rows_of(batch):
+            row = clipped(row)
+            total = np.cumsum(row)[-1] if len(row) else np.float64(0)
+            below = stats.astype(np.float32).astype(np.float64)[genes]
+            keys = (row * (np.float64(target) / total) / below).astype(np.float32)
+            result.append(genes[ordered(genes, keys, l_max)].tolist())
+    return result
+
+
+def quantile_edges(positive: np.ndarray, n_bins: int) -> np.ndarray:
+    s = np.sort(positive)
+    h = (len(s) - 1) * np.linspace(0, 1, n_bins - 1)
+    low = np.floor(h).astype(int)
+    a, b = s[low], s[np.minimum(low + 1, len(s) - 1)]
+    return a + (h - low) * (b - a)
+
+
+def bins(
+    batch: Any,
+    n_bins: int,
+    edges: np.ndarray | None = None,
+    tie: str = "left",
+    seed: int = 0,
+    file_identity: int = 0,
+    numbers: Any = None,
+) -> list[int]:
+    result: list[int] = []
+    for place, (_, row) in enumerate(rows_of(batch)):
+        row = clipped(row)
+        out = np.zeros(len(row), dtype=int)
+        positive = row[row > 0]
+        if len(positive):
+            bounds = quantile_edges(positive, n_bins) if edges is None else edges
+            left = np.searchsorted(bounds, positive, "right")
+            right = np.searchsorted(bounds, positive, "left")
+            if tie == "seeded":
+                number = place if numbers is None else numbers[place]
+                u = uniforms(row_stream(seed, b"SCXTKBIN", file_identity, number), len(positive))
+                chosen = np.ceil(u * (right - left) + left).astype(int)
+            else:
+                chosen = left if tie == "left" else right
+            out[row > 0] = chosen
+        result += out.tolist()
+    return result
+
+
+def sample(
+    batch: Any, n: int, seed: int, identity: int, weight: str = "log1p", numbers: Any = None
+) -> list[list[int]]:
+    result = []
+    for place, (genes, row) in enumerate(rows_of(batch)):
+        weights = np.log1p(clipped(row)) if weight == "log1p" else clipped(row)
+        cumulative = np.cumsum(weights)
+        if not len(row) or not cumulative[-1] > 0:
+            result.append([])
+            continue
+        number = place if numbers is None else numbers[place]
+        u = uniforms(row_stream(seed, b"SCXTKSMP", identity, number), n)
+        places = np.searchsorted(cumulative / cumulative[-1], u, "right")
+        result.append(genes[places].tolist())
+    return result
+
+
+@pytest.fixture(scope="session")
+def oracle() -> SimpleNamespace:
+    """The kernels in numpy."""
+    return SimpleNamespace(
+        top_k=top_k, rank=rank, bins=bins, sample=sample, clipped=clipped, rows_of=rows_of
+    )
+
+
+def make_batch(n_rows: int, n_genes: int, *, seed: int = 0, kind: str = "counts") -> sp.csr_matrix:
+    """Rows of very different length: empty ones first, in the middle and last among them."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, n_genes, n_rows)
+    lengths[[0, n_rows // 2, -1]] = 0
+    lengths[1] = 1
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    chosen = [np.sort(rng.choice(n_genes, n, replace=False)) for n in lengths]
+    indices = np.concatenate(chosen).astype(np.int32)
+    data = (rng.geometric(0.4, len(indices)) * rng.choice([1, 1, 1, 40], len(indices))).astype("f4")
+    if kind == "floats":
+        data = rng.lognormal(0, 2, len(indices)).astype("f4")
+    elif kind == "odd":
+        odd = rng.choice([0.0, -3.0, np.nan, 1e-30, 2.5, 1e6], len(indices))
+        data = np.where(rng.random(len(indices)) < 0.3, odd, data).astype("f4")
+    return sp.csr_matrix((data, indices, indptr), shape=(n_rows, n_genes))
+
+
+@pytest.fixture(scope="session")
+def batch() -> Callable[..., sp.csr_matrix]:
+    return make_batch

@@ -1,0 +1,55 @@
+//! What genes are ranked by: f32(max(v, 0) * (target_sum / library size) / statistic), the arithmetic in f64.
+//! Compiled once per CPU level.
+
+const std = @import("std");
+
+const lanes = 8;
+
+/// `out` is what each value ranks by, 0 where the value is not positive. `statistics` is indexed by gene id.
+pub fn rankValues(ids: []const i32, values: []const f32, statistics: [*]const f64, factor: f64, out: [*]f32) void {
+    var at: usize = 0;
+    while (at + lanes <= ids.len) : (at += lanes) {
+        out[at..][0..lanes].* = ofLanes(ids[at..][0..lanes], values[at..][0..lanes].*, statistics, factor);
+    }
+    if (at == ids.len) return;
+    // The rest, filled up with its own last gene, so that every lane reads a statistic that there is.
+    var last_ids: [lanes]i32 = @splat(ids[ids.len - 1]);
+    var last_values: [lanes]f32 = @splat(0);
+    @memcpy(last_ids[0 .. ids.len - at], ids[at..]);
+    @memcpy(last_values[0 .. ids.len - at], values[at..]);
+    const results: [lanes]f32 = ofLanes(&last_ids, last_values, statistics, factor);
+    @memcpy(out[at..ids.len], results[0 .. ids.len - at]);
+}
+
+inline fn ofLanes(
+    ids: *const [lanes]i32,
+    values: @Vector(lanes, f32),
+    statistics: [*]const f64,
+    factor: f64,
+) @Vector(lanes, f32) {
+    var below: [lanes]f64 = undefined;
+    inline for (0..lanes) |lane| below[lane] = statistics[@intCast(ids[lane])];
+    const zero: @Vector(lanes, f32) = @splat(0);
+    const clipped: @Vector(lanes, f64) = @floatCast(@select(f32, values > zero, values, zero));
+    return @floatCast(clipped * @as(@Vector(lanes, f64), @splat(factor)) / @as(@Vector(lanes, f64), below));
+}
+
+test "every length gives the values of one at a time" {
+    const statistics = [_]f64{ 0.5, 3, 1, 7, 0.1, 2, 9, 11, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19 };
+    var ids: [20]i32 = undefined;
+    var values: [20]f32 = undefined;
+    for (&ids, &values, 0..) |*id, *value, place| {
+        id.* = @intCast(place);
+        value.* = @as(f32, @floatFromInt(place % 7)) - 1;
+    }
+    values[9] = std.math.nan(f32);
+    for (0..ids.len) |length| {
+        var out: [21]f32 = @splat(-9);
+        rankValues(ids[0..length], values[0..length], &statistics, 2.5, &out);
+        for (values[0..length], statistics[0..length], out[0..length]) |value, statistic, result| {
+            const clipped: f64 = if (value > 0) value else 0;
+            try std.testing.expectEqual(@as(f32, @floatCast(clipped * 2.5 / statistic)), result);
+        }
+        try std.testing.expectEqual(@as(f32, -9), out[length]);
+    }
+}
