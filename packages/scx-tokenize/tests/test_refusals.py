@@ -176,6 +176,7 @@ def test_empty_batches():
     assert len(tk.library_size([0], [])) == len(tk.measured_mask([0], [], [1])) == 0
     assert tk.library_size([0, 0, 0], []).tolist() == [0, 0]
     assert tk.measured_mask([0, 0], [], [1, 2]).tolist() == [0, 0]
+    assert len(tk.measured_mask([0], [], [2, 1])) == 0
     assert tk.top_k([0, 0], [], [], 2, 5)["ids"].tolist() == [5, 6]
     assert tk.sample_genes([0, 0], [], [], 2, 0, 0)["lengths"].tolist() == [0]
     assert tk.rank_tokens([0, 0], [], [], STATS, 2, "v")["lengths"].tolist() == [0]

@@ -183,7 +183,7 @@ def measured_mask(
     )
     if np.array_equal(ascending, genes):
         return out
-    return np.ascontiguousarray(out.reshape(batch.n_rows, -1)[:, places]).ravel()
+    return np.ascontiguousarray(out.reshape(batch.n_rows, len(ascending))[:, places]).ravel()
 
 
 def _without_ids(indptr: Any, data: Any, *, who: str) -> CsrRows:
