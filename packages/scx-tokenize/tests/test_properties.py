@@ -126,7 +126,7 @@ def test_any_arrays_are_taken_or_refused(indptr, indices):
         if fits:
             call()
         else:
-            with pytest.raises(ValueError, match="indptr|gene id"):
+            with pytest.raises(ValueError, match=r"indptr|gene id"):
                 call()
 
 
