@@ -49,6 +49,9 @@ def test_defaults() -> None:
         "weights": None,
         "balance_by": None,
         "batch_by": None,
+        "genes": None,
+        "gene_key": None,
+        "min_known_genes": 0.5,
     }
 
 

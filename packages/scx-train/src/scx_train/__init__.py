@@ -15,6 +15,7 @@ from ._collate import (  # noqa: E402
 )
 from ._dataset import TrainingDataset  # noqa: E402
 from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa: E402
+from ._genes import GeneMatch  # noqa: E402
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
 from ._multimodal import MultimodalTrainingDataset  # noqa: E402
@@ -31,6 +32,7 @@ __all__ = [
     "COLLATE_CELLSET_CONTRACT_VERSION",
     "Batch",
     "CellSetBatch",
+    "GeneMatch",
     "IndexPlanBatchIter",
     "IndexPlanDataset",
     "MultimodalBatch",

@@ -18,13 +18,17 @@ class Batch(TypedDict):
     `X` is float32 of shape (cells, genes): a numpy array, or with `layout="csr"` a
     `scipy.sparse.csr_matrix`. Its memory is used again for a later batch once nothing
     refers to it any more, so keeping a batch is safe, and keeping none is fast. `obsm` is there
-    when entries of it were asked for.
+    when entries of it were asked for; `file_ids` (which file each cell is of) and `measured` (which
+    genes each file has, bool of shape (files, genes), read-only) where the data set has several
+    files.
     """
 
     X: Any
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
     obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+    file_ids: NotRequired[npt.NDArray[np.int32]]
+    measured: NotRequired[npt.NDArray[np.bool_]]
 
 
 class MultimodalBatch(TypedDict):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +23,15 @@ STRETCH_ROWS = 32
 
 def warn_unless_counts(
     matrix: Matrix, live: Rows | None, *, label: str, path: str, stacklevel: int
-) -> None:
+) -> bool:
     """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
 
     Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the matrix, or over its cells
     `live`: reading few places costs little even where the file is not in memory. Damage shows
-    when its batch is due.
+    when its batch is due. Answers whether it has warned.
     """
     if matrix.dtype.kind == "u":
-        return
+        return False
     n_live = matrix.info.n_rows if live is None else len(live)
     for start in np.linspace(0, n_live, STRETCHES, endpoint=False).astype(np.int64):
         rows = np.arange(start, min(start + STRETCH_ROWS, n_live), dtype=np.int64)
@@ -51,7 +53,8 @@ def warn_unless_counts(
                 UserWarning,
                 stacklevel=stacklevel,
             )
-            return
+            return True
+    return False
 
 
 def overdispersion(matrix: Matrix, *, rows: Rows | None, where: str) -> float:
@@ -67,15 +70,51 @@ def overdispersion(matrix: Matrix, *, rows: Rows | None, where: str) -> float:
     ValueError
         There are fewer than two cells, or they vary no more than Poisson counts do.
     """
-    n_genes = matrix.shape[1]
-    n_rows = matrix.shape[0] if rows is None else len(rows)
+    every = np.arange(matrix.shape[1])
+    return overdispersion_of_files(
+        [Sample(matrix, rows, every)], kept=np.ones(len(every), dtype=bool), where=where
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Cells of one file: `rows` of the matrix (None for all), and its genes' common columns.
+
+    Those are -1 for genes that are left out.
+    """
+
+    matrix: Matrix
+    rows: Rows | None
+    columns: npt.NDArray[np.integer[Any]]
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are."""
+        return self.matrix.shape[0] if self.rows is None else len(self.rows)
+
+
+def overdispersion_of_files(
+    samples: Sequence[Sample], *, kept: npt.NDArray[np.bool_], where: str
+) -> float:
+    """As `overdispersion`, over the cells of several files and those common genes that are `kept`.
+
+    `ALPHA_CELLS_MAX` cells are at even distances over all files.
+    """
+    n_rows = sum(sample.n_cells for sample in samples)
     n_cells = min(n_rows, ALPHA_CELLS_MAX)
     places = np.arange(n_cells, dtype=np.int64) * n_rows // max(n_cells, 1)
-    looked_at = places if rows is None else rows[places]
-    totals, squares = np.zeros(n_genes), np.zeros(n_genes)
-    for genes, values in _values(matrix, looked_at):
-        totals += np.bincount(genes, weights=values, minlength=n_genes)
-        squares += np.bincount(genes, weights=values**2, minlength=n_genes)
+    totals, squares = np.zeros(len(kept)), np.zeros(len(kept))
+    first = 0
+    for sample in samples:
+        own = places[(places >= first) & (places < first + sample.n_cells)] - first
+        first += sample.n_cells
+        rows = own if sample.rows is None else sample.rows[own]
+        for genes, values in _values(sample.matrix, rows):
+            columns = sample.columns[genes]
+            known = columns >= 0
+            totals += np.bincount(columns[known], values[known], minlength=len(kept))
+            squares += np.bincount(columns[known], values[known] ** 2, minlength=len(kept))
+    totals, squares = totals[kept], squares[kept]
     if n_cells >= 2:
         mean = totals / n_cells
         variance = (squares - n_cells * mean**2) / (n_cells - 1)

@@ -1,9 +1,9 @@
-"""TrainingDataset: shuffled batches of one file, epoch after epoch."""
+"""TrainingDataset: shuffled batches of one file or several, epoch after epoch."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from . import _arguments as arguments
 from ._batch import Batch, matrix_of
 from ._cutting import Tail
+from ._file_set import FileSet, file_of, file_options
+from ._genes import MIN_KNOWN_GENES, GeneMatch
 from ._order import Rows
 from ._pipelines import PipelineShelf
 from ._source import Source, open_source
@@ -20,8 +22,8 @@ from ._stream_options import stream_options
 from ._transform import Transform
 
 
-class TrainingDataset(CellStream[Source, Batch]):
-    """Batches of the cells of one .scx file, shuffled unless `shuffle=False`.
+class TrainingDataset(CellStream[Source | FileSet, Batch]):
+    """Batches of the cells of one .scx file or several, shuffled unless `shuffle=False`.
 
     Each `for batch in dataset:` is one epoch: every cell once, in a new order, in batches that are
     full but for the last. **Values are normalised and logged by default**; models of counts need
@@ -35,8 +37,12 @@ class TrainingDataset(CellStream[Source, Batch]):
       `{"codes": int32 array, "categories": list of str}` with code -1 for a gap. Text becomes a
       categorical with sorted labels, booleans become int64, numbers and booleans with gaps become
       float64 with NaN.
-    - `"cell_indices"`: int64, the cells' rows in the file.
+    - `"cell_indices"`: int64, the cells' rows in the file; those of several files are numbered on
+      from one to the next, as everything else is that speaks of rows (see `row_offsets`).
     - `"obsm"`, only with `obsm`: for each of its names an array of shape (cells, dimensions).
+    - `"file_ids"`, only with a list of files: int32, which of them each cell is of.
+    - `"measured"`, likewise: bool of shape (files, `n_output_genes`), read-only, which genes each
+      file has at all, so that `measured[file_ids]` tells "not measured" from zero.
 
     Batches may be kept: the memory of `X` is used again only when nothing refers to it any more.
 
@@ -56,7 +62,9 @@ class TrainingDataset(CellStream[Source, Batch]):
     Parameters
     ----------
     path
-        The file.
+        The file, or a list of files that are one data set. They need the same genes in the same
+        order, or `genes`. Their obs columns share their labels' codes; a column that holds labels
+        in one file and numbers in another is refused.
     batch_size
         Cells in a batch, default 1024.
     hvg_indices
@@ -135,6 +143,20 @@ class TrainingDataset(CellStream[Source, Batch]):
     batch_by
         An obs column: each batch has cells of one label alone, every cell once; cells without a
         label are a label of their own. `min_batch`, `tail` and `drop_last` hold for each label.
+    genes
+        How the genes of several files are matched by name: "intersection" for those that all files
+        have, in the order of the first; "union" for all of them, those of the first file first; or
+        a list of names, in the order wanted. Versions of Ensembl ids do not count
+        (`ENSG00000000003.15` is `ENSG00000000003`); raw values of genes of a file that so get one
+        name are added. Totals for `normalize` and PFlog's mean are over all genes that a file
+        stores all the same. `hvg_indices` are positions among the common genes. None (default): the
+        files must agree.
+    gene_key
+        The column of var to match genes by; None (default) for its index, the names.
+    min_known_genes
+        A file is refused where a smaller share of its genes is known: to any other file, or to the
+        list of `genes`. It is a share of the fewer of both, 0 to 1, default 0.5; `gene_matches`
+        tells it.
 
     Raises
     ------
@@ -171,7 +193,7 @@ class TrainingDataset(CellStream[Source, Batch]):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         batch_size: int = 1024,
         *,
         hvg_indices: npt.ArrayLike | None = None,
@@ -202,6 +224,9 @@ class TrainingDataset(CellStream[Source, Batch]):
         weights: npt.ArrayLike | None = None,
         balance_by: str | None = None,
         batch_by: str | None = None,
+        genes: Literal["intersection", "union"] | Sequence[str] | None = None,
+        gene_key: str | None = None,
+        min_known_genes: float = MIN_KNOWN_GENES,
     ) -> None:
         options = stream_options(
             batch_size=batch_size,
@@ -234,10 +259,23 @@ class TrainingDataset(CellStream[Source, Batch]):
             layout=layout,
         )
         modality = None if modality is None else arguments.text(modality, "modality")
-        opened = open_source(
-            path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
+        source = arguments.text(source, "source")
+        self._files = file_options(
+            path,
+            source=source,
+            modality=modality,
+            genes=genes,
+            gene_key=gene_key,
+            min_known_genes=min_known_genes,
         )
+        opened: Source | FileSet
+        if self._files is None:
+            one = cast("str | os.PathLike[str]", path)
+            opened = open_source(one, source=source, modality=modality, stacklevel=3)
+        else:
+            opened = self._files.open(stacklevel=3)
         self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
+        self._keep_places(opened)
         self._transform = transform.fitted(opened, stacklevel=2)
         self._source = opened.label
         self._modality = None if opened.modality is None else opened.modality.name
@@ -258,7 +296,7 @@ class TrainingDataset(CellStream[Source, Batch]):
 
     @property
     def gene_indices(self) -> npt.NDArray[np.int64]:
-        """The position in var of each column of `X`."""
+        """The position of each column of `X` in var, or among the common genes of files."""
         if self._panel is None:
             return np.arange(self.n_vars, dtype=np.int64)
         return self._panel.astype(np.int64)
@@ -270,6 +308,29 @@ class TrainingDataset(CellStream[Source, Batch]):
             names = self._reopened().var_names()
             self._var_names = names if self._panel is None else names[self._panel]
         return self._var_names.copy()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return self._paths
+
+    @property
+    def row_offsets(self) -> npt.NDArray[np.int64]:
+        """int64; the first row of each file and, as the last entry, the number of rows.
+
+        `cell_indices - row_offsets[file_ids]` are the rows in the files themselves.
+        """
+        return self._row_offsets.copy()
+
+    @property
+    def gene_matches(self) -> tuple[GeneMatch, ...]:
+        """How well the genes of each of several files fit; empty for a single path."""
+        return self._matches
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
+        return self._measured
 
     @property
     def modality(self) -> str | None:
@@ -293,10 +354,12 @@ class TrainingDataset(CellStream[Source, Batch]):
             f"{len(self)} batches of {self._batch_size}{state})"
         )
 
-    def _open_cells(self) -> Source:
+    def _open_cells(self) -> Source | FileSet:
+        if self._files is not None:
+            return self._files.open()
         return open_source(self._path, source=self._source, modality=self._modality)
 
-    def _shelf_for(self, cells: Source) -> PipelineShelf:
+    def _shelf_for(self, cells: Source | FileSet) -> PipelineShelf:
         return PipelineShelf(
             self._transform.opener(
                 cells,
@@ -306,8 +369,25 @@ class TrainingDataset(CellStream[Source, Batch]):
             )
         )
 
+    def _keep_places(self, opened: Source | FileSet) -> None:
+        """Keep what a batch says of files, if there are several; not the files themselves."""
+        self._paths = tuple(part.path for part in opened.parts)
+        self._row_offsets = np.array([0, opened.n_obs], dtype=np.int64)
+        self._matches: tuple[GeneMatch, ...] = ()
+        self._measured = np.ones((1, opened.n_vars), dtype=bool)
+        if isinstance(opened, FileSet):
+            self._row_offsets = opened.row_offsets
+            self._matches, self._measured = opened.genes.matches, opened.genes.measured
+        if self._panel is not None:
+            self._measured = self._measured[:, self._panel]
+        self._measured.setflags(write=False)
+
     def _batch(self, values: Any, rows: Rows) -> Batch:
-        return cast(Batch, self._with_obs({"X": matrix_of(values)}, rows))
+        batch = self._with_obs({"X": matrix_of(values)}, rows)
+        if self._files is not None:
+            batch["file_ids"] = file_of(self._row_offsets, rows)
+            batch["measured"] = self._measured
+        return cast(Batch, batch)
 
     @property
     def _matrix_settings(self) -> dict[str, Any]:

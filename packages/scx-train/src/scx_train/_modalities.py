@@ -61,6 +61,16 @@ class Modalities:
             return None
         return reduce(np.union1d, (rows for rows in measured if rows is not None))
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file."""
+        return os.path.getsize(self.path)
+
+    @property
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Its rows that are marked as deleted, ascending."""
+        return self.experiment.deleted_rows
+
     @cached_property
     def measured(self) -> dict[str, npt.NDArray[np.bool_]]:
         """For each modality a mask over the rows of the file."""

@@ -86,13 +86,58 @@ class Source:
         """The rows that are not marked as deleted, ascending; None for all of the file's."""
         return self.experiment.live_rows if len(self.experiment.deleted_rows) else None
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file."""
+        return os.path.getsize(self.path)
+
+    @property
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Its rows that are marked as deleted, ascending."""
+        return self.experiment.deleted_rows
+
+    @property
+    def nnz(self) -> int:
+        """Stored values of the matrix."""
+        return 0 if self.matrix is None else self.matrix.nnz
+
+    @property
+    def parts(self) -> tuple[Source]:
+        """The one matrix that it is, where several may be."""
+        return (self,)
+
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the matrix's genes."""
+        names: npt.NDArray[np.object_] = self._genes_holder().var_names
+        return names
+
+    def var_column(self, name: str) -> npt.NDArray[np.object_]:
+        """Text about the matrix's genes, such as their ids.
+
+        Raises
+        ------
+        KeyError
+            var has no such column; the message lists those there are.
+        ValueError
+            It does not hold text for every gene.
+        """
+        frame = self._genes_holder().var
+        if name not in frame.columns:
+            columns = ", ".join(map(str, frame.columns)) or "none"
+            raise KeyError(f"{self.where} has no var column {name!r}; it has {columns}")
+        values: npt.NDArray[np.object_] = frame[name].to_numpy(dtype=object)
+        wrong = next((value for value in values if not isinstance(value, str)), None)
+        if wrong is not None or any(value is None for value in values):
+            raise ValueError(f"var column {name!r} of {self.where} holds {wrong!r}, not only text")
+        return values
+
+    def _genes_holder(self) -> Any:
+        """What knows about the genes of the matrix."""
         holder = self.experiment if self.modality is None else self.modality
         if self.label != "raw":
-            return holder.var_names
+            return holder
         assert holder.raw is not None
-        return holder.raw.var_names
+        return holder.raw
 
     def obs_columns(self, names: Iterable[str]) -> dict[str, ObsValues]:
         """The columns, each with an entry for each row of the file.

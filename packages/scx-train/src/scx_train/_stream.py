@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import threading
 import warnings
 from abc import ABC, abstractmethod
@@ -17,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._pipeline import epoch_stream
-from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
 from ._budget import Demand, MatrixDemand, fit
@@ -53,8 +51,13 @@ class Cells(Protocol):
         ...
 
     @property
-    def experiment(self) -> Experiment:
-        """The file, with its deleted rows."""
+    def file_bytes(self) -> int:
+        """Size of the file."""
+        ...
+
+    @property
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Its rows that are marked as deleted, ascending."""
         ...
 
     @property
@@ -123,11 +126,11 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         self._fingerprint = cells.fingerprint
         self._n_obs_physical = cells.n_obs
         chosen = arguments.row_selection(
-            options.rows, n_obs=cells.n_obs, deleted=cells.experiment.deleted_rows
+            options.rows, n_obs=cells.n_obs, deleted=cells.deleted_rows
         )
         self._rows = ShardRows(cells.shard_starts, _common(chosen, cells.rows))
         self._budget = fit(self._demand(matrices, metadata_bytes), options.max_memory_mb)
-        self._mmap_bytes = os.path.getsize(cells.path)
+        self._mmap_bytes = cells.file_bytes
         self._batch_size = self._budget.demand.batch_size
         self._cutting: Cutting | CuttingByLabel = options.cutting(
             n_rows=self._rows.n_rows, batch_size=self._batch_size

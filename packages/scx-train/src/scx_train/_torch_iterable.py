@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,11 +55,16 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     _DATASET: ClassVar[type[Dataset]]
 
-    def __init__(self, path: str | os.PathLike[str], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        options: Mapping[str, Any],
+    ) -> None:
         for name in ("shard", "num_shards"):
             if name in options:
                 raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
-        self._path = os.fspath(path)
+        several = isinstance(path, Sequence) and not isinstance(path, str)
+        self._path: Any = [os.fspath(each) for each in path] if several else os.fspath(path)
         self._options = dict(options)
         self._lengths: dict[tuple[int, int], int] = {}
         self._local: tuple[_Place, Dataset] | None = None

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ._dataset import TrainingDataset
@@ -49,7 +49,7 @@ class TrainingIterable(DatasetIterable):
     Parameters
     ----------
     path
-        The file.
+        The file, or a list of files.
     batch_size
         Cells in a batch, default 1024.
     **options
@@ -73,7 +73,10 @@ class TrainingIterable(DatasetIterable):
     _DATASET = TrainingDataset
 
     def __init__(
-        self, path: str | os.PathLike[str], batch_size: int = 1024, **options: Any
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        batch_size: int = 1024,
+        **options: Any,
     ) -> None:
         super().__init__(path, {"batch_size": batch_size, **options})
 
