@@ -63,8 +63,11 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         for name in ("shard", "num_shards"):
             if name in options:
                 raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
-        several = isinstance(path, Sequence) and not isinstance(path, str)
-        self._path: Any = [os.fspath(each) for each in path] if several else os.fspath(path)
+        self._path: Any
+        if isinstance(path, str | os.PathLike):
+            self._path = os.fspath(path)
+        else:
+            self._path = [os.fspath(each) for each in path]
         self._options = dict(options)
         self._lengths: dict[tuple[int, int], int] = {}
         self._local: tuple[_Place, Dataset] | None = None
