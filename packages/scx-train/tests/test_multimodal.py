@@ -540,3 +540,22 @@ def test_what_is_used_is_what_is_said(tmp_path: Path) -> None:
     used, said = json.loads(done.stdout)
     assert said > 200
     assert abs(used - said) <= 0.15 * said + 50, (used, said)
+
+
+def test_deleted_rows_never_come(multimodal: tuple[Any, Path]) -> None:
+    mdata, path = multimodal
+    deleted = [0, 25, 59]
+    scx_core.mark_deleted(path, deleted)
+    left = np.setdiff1d(np.arange(60), deleted)
+    with MultimodalTrainingDataset(
+        path, batch_size=60, shuffle=False, obs_columns=["donor", "depth"], **RAW
+    ) as dataset:
+        (batch,) = dataset
+    assert isinstance(batch, dict)
+    np.testing.assert_array_equal(batch["cell_indices"], left)
+    np.testing.assert_array_equal(batch["obs"]["donor"], left)
+    for name in NAMES:
+        np.testing.assert_array_equal(batch["X"][name], expected(mdata, name)[left])
+        np.testing.assert_array_equal(batch["measured"][name], measured(mdata, name)[left])
+    depth = mdata["adt"].obs["depth"].reindex(mdata.obs_names).to_numpy()
+    np.testing.assert_array_equal(batch["obs"]["depth"], depth[left])
