@@ -4,7 +4,8 @@
 //! An entry is one 64-bit number: the flipped bits of the float32 value above the place. Positive floats order as
 //! their bits do, so entries in ascending order are the ranking. They are sorted by counting, least digit first and
 //! stably, over those bits alone in which the values of the row differ. Counts differ in few: up to about 500
-//! they need a single pass.
+//! they need a single pass. Where there are more bits than two passes take, the two go over the upper ones, which
+//! leaves few entries out of order, and those are put right one by one.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -116,15 +117,32 @@ fn insertionSorted(entries: []Entry) []Entry {
 /// are the same in all of them, are cut into digits of equal width.
 fn digitsSorted(found: Collected, other: []Entry, counters: []u32) []Entry {
     if (found.differing == 0) return found.entries;
-    const low: u5 = @intCast(@ctz(found.differing));
-    const bits: u32 = 32 - @clz(found.key_span >> low);
-    const passes = (bits + digit_bits_max - 1) / digit_bits_max;
-    const width = (bits + passes - 1) / passes;
-    var from = found.entries;
-    var to = other;
-    for (0..passes) |pass| {
+    const low: u32 = @ctz(found.differing);
+    const bits: u32 = 32 - @clz(found.key_span >> @intCast(low));
+    // Counters cost as much as entries: there are half as many of them.
+    const upper_width = std.math.clamp(std.math.log2_int(usize, found.entries.len) - 1, 6, digit_bits_max);
+    if (bits > 2 * digit_bits_max or bits > 2 * upper_width + 2) {
+        const skipped = bits - 2 * upper_width;
+        const nearly = passes(found.key_min, low + skipped, 2, upper_width, found.entries, other, counters);
+        if (mended(nearly)) return nearly;
+        const spare = if (nearly.ptr == other.ptr) found.entries else other;
+        return allPasses(found.key_min, low, bits, nearly, spare, counters);
+    }
+    return allPasses(found.key_min, low, bits, found.entries, other, counters);
+}
+
+fn allPasses(key_min: u32, low: u32, bits: u32, from: []Entry, to: []Entry, counters: []u32) []Entry {
+    const n_passes = (bits + digit_bits_max - 1) / digit_bits_max;
+    return passes(key_min, low, n_passes, (bits + n_passes - 1) / n_passes, from, to, counters);
+}
+
+/// Digits of `width` bits from bit `low` on.
+fn passes(key_min: u32, low: u32, n_passes: u32, width: u32, first: []Entry, second: []Entry, counters: []u32) []Entry {
+    var from = first;
+    var to = second;
+    for (0..n_passes) |pass| {
         const digit: Digit = .{
-            .key_min = found.key_min,
+            .key_min = key_min,
             .shift = @intCast(low + pass * width),
             .mask = (@as(u32, 1) << @intCast(width)) - 1,
         };
@@ -132,6 +150,23 @@ fn digitsSorted(found: Collected, other: []Entry, counters: []u32) []Entry {
         std.mem.swap([]Entry, &from, &to);
     }
     return from;
+}
+
+/// Insertion, which is quick where few entries are out of order. Gives up, with all entries still there, when it has
+/// moved as many as there are: values that crowd beside an outlier share their upper bits.
+fn mended(entries: []Entry) bool {
+    var moves_left = entries.len;
+    for (1..entries.len) |end| {
+        const moving = entries[end];
+        var at = end;
+        while (at > 0 and entries[at - 1].packed_bits > moving.packed_bits and moves_left > 0) : (at -= 1) {
+            entries[at] = entries[at - 1];
+            moves_left -= 1;
+        }
+        entries[at] = moving;
+        if (moves_left == 0) return false;
+    }
+    return true;
 }
 
 const Digit = struct {
@@ -196,6 +231,18 @@ test "the ranking is that of repeated search, for counts and for any floats" {
         }
         for (values[0..length]) |*value| value.* = @bitCast(random.next32()); // of any size, NaN among them
         try expectRanking(values[0..length], 700, &scratch);
+    }
+}
+
+test "values that crowd beside an outlier" {
+    var random: @import("../rng.zig").Generator = .init(4);
+    var values: [700]f32 = undefined;
+    var scratch: Scratch = try .init(testing.allocator, values.len);
+    defer scratch.deinit();
+    for ([_]f32{ 1e-30, 1e30 }) |outlier| {
+        for (&values) |*value| value.* = @bitCast(@as(u32, 0x3f80_0000) + random.below(500));
+        values[300] = outlier;
+        for ([_]usize{ 33, 100, 301, 700 }) |length| try expectRanking(values[0..length], length, &scratch);
     }
 }
 
