@@ -24,7 +24,7 @@ from scx_core._pipeline import shuffle
 
 from ._cutting import Cutting, Span
 from ._obs import ObsValues
-from ._order import EpochOrder, RowRange, Rows, RowStream
+from ._order import EpochOrder, RowRange, Rows, RowStream, ShardRows
 
 TAG_DRAWS = int.from_bytes(b"SCXDRAWS", "big")
 TAG_BATCHES = int.from_bytes(b"SCXBATCH", "big")
@@ -34,18 +34,21 @@ SAMPLING_BYTES = 32
 
 
 class WeightedDraws:
-    """Draws of one epoch; each step is a group. Nothing is read ahead: rows come from anywhere.
+    """Draws of one epoch; each step is a group.
 
     Parameters
     ----------
-    rows, weights
-        The cells and the weight of each; one is positive.
+    shards
+        The cells.
+    weights
+        The weight of each; one is positive.
     stream
         What the draws follow from.
     """
 
-    def __init__(self, rows: Rows, weights: npt.NDArray[np.float64], *, stream: int) -> None:
-        self._rows = rows
+    def __init__(self, shards: ShardRows, weights: npt.NDArray[np.float64], *, stream: int) -> None:
+        self._shards = shards
+        self._rows = shards.all_rows()
         self._ends = np.cumsum(weights)
         self._stream = stream
 
@@ -63,8 +66,10 @@ class WeightedDraws:
             yield self._rows[np.minimum(places, last)]
 
     def ranges(self, group: int) -> list[RowRange]:
-        """None: draws lie anywhere."""
-        return []
+        """All shards for the first step, since draws lie anywhere; none for the others."""
+        if group > 0:
+            return []
+        return [self._shards.range(shard) for shard in range(len(self._shards))]
 
 
 class OrderByLabel:
@@ -82,8 +87,8 @@ class OrderByLabel:
         yield rows[np.argsort(self._labels[rows], kind="stable")]
 
     def ranges(self, group: int) -> list[RowRange]:
-        """None: a label's cells lie anywhere."""
-        return []
+        """All shards: a label's cells lie anywhere."""
+        return [part for number in range(len(self._order)) for part in self._order.ranges(number)]
 
 
 @dataclass(frozen=True)

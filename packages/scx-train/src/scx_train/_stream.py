@@ -314,8 +314,8 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
             return epoch_stream(seed=self._options.seed, tag=tag, epoch=epoch)
 
         if self._weights is not None:
-            rows = self._rows.all_rows()
-            return WeightedDraws(rows, self._weights, stream=stream(TAG_DRAWS)), self._cutting
+            draws = WeightedDraws(self._rows, self._weights, stream=stream(TAG_DRAWS))
+            return draws, self._cutting
         order = ShardGroups(
             self._rows,
             group_size=self._options.shard_group_size,

@@ -1,0 +1,40 @@
+"""The tasks of the benchmark: what they count, and that a dropped file has really gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import realistic_counts
+import scx_core
+from bench import bench_tasks
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    realistic_counts.write_counts(folder / "counts.h5ad", 1500, 300, 500.0, 0)
+    scx_core.from_h5ad(folder / "counts.h5ad", folder / "counts.scx")
+    return folder / "counts.scx"
+
+
+def test_an_epoch_counts_every_cell_and_stops_where_it_is_told(counts: Path) -> None:
+    panel = np.arange(0, 300, 7)
+    assert bench_tasks.epoch(counts, hvg_indices=panel).work == 1500
+    assert bench_tasks.epoch(counts, layout="csr", cells_max=1).work == 1024
+
+
+def test_filling_stands_for_whole_batches() -> None:
+    filling = bench_tasks._Filling(2500, 40)
+    assert filling.run().work == 2048
+    assert all((buffer == 1).all() for buffer in filling._buffers)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system drops no single files")
+def test_a_dropped_file_is_the_same_and_out_of_the_cache(counts: Path) -> None:
+    before = counts.read_bytes()
+    assert bench_tasks.drop(counts) < 0.01
+    assert counts.read_bytes() == before
