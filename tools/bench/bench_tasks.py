@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ class _Filling:
 
 def _panel(path: Path, panel: npt.NDArray[np.int64], setup: Setup, result: Result) -> None:
     for threads in (1, 2):
-        samples = repeat(lambda n=threads: epoch(path, hvg_indices=panel, threads=n), setup.n_pairs)
+        samples = repeat(partial(epoch, path, hvg_indices=panel, threads=threads), setup.n_pairs)
         result.add(f"panel, {threads} threads", [sample.rate for sample in samples], "cells/s")
     first = repeat(lambda: epoch(path, hvg_indices=panel, cells_max=1), setup.n_pairs)
     limit = None if setup.quick else Limit("at most", FIRST_BATCH_MS_MAX)
@@ -231,4 +232,4 @@ def drop(path: Path) -> float:
             del start
             if failed:
                 raise OSError(ctypes.get_errno(), "mincore")
-    return float((np.frombuffer(resident, np.uint8) & 1).mean())
+    return float((np.frombuffer(bytes(resident), np.uint8) & 1).mean())
