@@ -248,6 +248,10 @@ int32_t scx_matrix_gather_csr(scx_matrix *matrix, const int64_t *rows, uint64_t 
 #define SCX_NORMALIZE 1
 #define SCX_LOG1P 2
 
+#define SCX_OUTPUT_F32 0
+#define SCX_OUTPUT_F16 1  /* rounded to the nearest, ties to even; infinite beyond the type */
+#define SCX_OUTPUT_BF16 2 /* the upper half of a float32, rounded likewise */
+
 typedef struct scx_dense_options {
     uint32_t struct_bytes;
     uint32_t transform;       /* SCX_NORMALIZE | SCX_LOG1P */
@@ -255,6 +259,8 @@ typedef struct scx_dense_options {
     const uint32_t *panel;    /* ascending distinct columns, or NULL for all */
     uint64_t n_panel;
     double pflog_alpha;       /* 0, or the overdispersion a: ln(1 + 4a v) less its mean over all n_cols; no other transform then */
+    uint32_t output;          /* SCX_OUTPUT_*: the elements of dense batches of a pipeline; others are SCX_OUTPUT_F32 */
+    uint32_t reserved;        /* 0 */
 } scx_dense_options;
 
 /* row-major float32, n_rows x (n_panel or n_cols); every element is written */
@@ -310,7 +316,7 @@ typedef struct scx_batch {
     uint32_t struct_bytes;
     uint32_t reserved;
     scx_buffer *buffer;
-    void *data; /* float32, aligned to 64 bytes: all values of a dense batch, the stored ones of a CSR batch */
+    void *data; /* aligned to 64 bytes: all values of a dense batch, of its type; the stored ones of a CSR batch, float32 */
     uint64_t data_bytes;
     uint64_t n_rows;
     uint64_t n_values; /* this and the next two: of a CSR batch, else 0 and NULL */

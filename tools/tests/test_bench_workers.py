@@ -49,7 +49,7 @@ def test_loaders_tell_the_truth(name: str, h5ad: Path, tmp_path: Path) -> None:
     setup = Setup(root=tmp_path, folder=tmp_path, quick=True, peers=())
     result = Result("train", facts={name: {}})
     with start(name, h5ad) as worker:
-        bench_train._check(worker, h5ad, PANEL, setup, result)
+        bench_train.check(worker, h5ad, PANEL, setup, result)
     assert result.facts[name]["cells"] == 1500
     assert result.facts[name]["digest"] == expected_digest(h5ad, PANEL)
 
@@ -57,13 +57,13 @@ def test_loaders_tell_the_truth(name: str, h5ad: Path, tmp_path: Path) -> None:
 def test_wrong_numbers_are_noticed(h5ad: Path, tmp_path: Path) -> None:
     setup = Setup(root=tmp_path, folder=tmp_path, quick=True, peers=())
     with start("nothing", h5ad) as worker, pytest.raises(AssertionError, match="wrong numbers"):
-        bench_train._check(worker, h5ad, PANEL, setup, Result("train", facts={"nothing": {}}))
+        bench_train.check(worker, h5ad, PANEL, setup, Result("train", facts={"nothing": {}}))
 
 
 def test_differing_digests_are_noticed() -> None:
     facts = {"a": {"cells": 5, "digest": "1"}, "b": {"cells": 5, "digest": "2"}}
     with pytest.raises(AssertionError, match="disagree"):
-        bench_train._check_digests_agree(Result("train", facts=facts))
+        bench_train.check_digests_agree(Result("train", facts=facts))
 
 
 def test_failures_arrive_as_peer_unavailable(memory: Worker, h5ad: Path) -> None:

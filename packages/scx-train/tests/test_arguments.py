@@ -45,6 +45,7 @@ def test_defaults() -> None:
         "pflog": False,
         "pflog_alpha": None,
         "layout": "dense",
+        "dtype": "float32",
         "max_memory_mb": None,
         "weights": None,
         "balance_by": None,

@@ -113,6 +113,10 @@ fn openPipeline(
             "PFlog leaves no value at zero: it has dense batches alone",
             .{},
         );
+        const output = columns.columns.plan.row_plan.output;
+        if (output != (try handle.checked(ColumnsHandle, given[0].columns, report)).columns.plan.row_plan.output or (layout == .csr and output != .f32)) {
+            return report.fail(error.BadArgument, "half precision is for dense batches alone, and for all files or none", .{});
+        }
         own.* = .{ .matrix = matrix.matrix, .columns = &columns.columns };
     }
     var whole: concatenation.Concatenation = try .init(handle.allocator, members, report);
@@ -133,6 +137,8 @@ test "what cannot be opened is refused" {
         .panel = null,
         .n_panel = 0,
         .pflog_alpha = 0,
+        .output = 0,
+        .reserved = 0,
     };
     try testing.expectEqual(@as(i32, 8), scx_columns_open(1 << 31, null, 1 << 31, &values, &columns, &failure));
     try testing.expectEqual(@as(i32, 1), scx_columns_open(1, null, 2, &values, &columns, &failure));

@@ -1,6 +1,7 @@
 //! `scx_matrix_*`: rows of a matrix of an open file.
 
 const std = @import("std");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const gather = @import("../codec/gather.zig");
 const handle = @import("handle.zig");
@@ -43,11 +44,13 @@ pub const DenseOptions = extern struct {
     panel: ?[*]const u32,
     n_panel: u64,
     pflog_alpha: f64,
+    output: u32,
+    reserved: u32,
 };
 
 comptime {
     assert(@sizeOf(MatrixInfo) == 40);
-    assert(@sizeOf(DenseOptions) == 40);
+    assert(@sizeOf(DenseOptions) == 48);
 }
 
 const normalize_flag = 1;
@@ -251,7 +254,9 @@ fn gatherDense(
 ) Failure!void {
     const own = try handle.checked(MatrixHandle, matrix, report);
     const options = try handle.required(*const DenseOptions, options_in, "options", report);
-    var plan: matrix_module.DensePlan = try .init(handle.allocator, own.matrix, try denseOptions(options, report), report);
+    const dense_options = try denseOptions(options, report);
+    try requireFloat32(dense_options, report);
+    var plan: matrix_module.DensePlan = try .init(handle.allocator, own.matrix, dense_options, report);
     defer plan.deinit();
     const rows = try rowsSlice(rows_in, n_rows, report);
     const length = rows.len * plan.n_output;
@@ -267,13 +272,22 @@ fn gatherDense(
     try job.run(threads, report);
 }
 
+/// Where values have one type.
+pub fn requireFloat32(options: matrix_module.DenseOptions, report: *Report) Failure!void {
+    if (options.output != .f32) return report.fail(error.BadArgument, "half precision is for dense batches of a pipeline alone", .{});
+}
+
 /// `scx_dense_options` as the kernels want it.
 pub fn denseOptions(options: *const DenseOptions, report: *Report) Failure!matrix_module.DenseOptions {
     try handle.checkSize(DenseOptions, options.struct_bytes, "scx_dense_options", report);
     if (options.transform & ~@as(u32, normalize_flag | log1p_flag) != 0) {
         return report.fail(error.BadArgument, "unknown transform flags 0x{x}", .{options.transform});
     }
+    if (options.reserved != 0) return report.fail(error.BadArgument, "options.reserved must be 0", .{});
+    const output = std.enums.fromInt(emit.Output, options.output) orelse
+        return report.fail(error.BadArgument, "output {d} does not exist", .{options.output});
     return .{
+        .output = output,
         .normalize = options.transform & normalize_flag != 0,
         .log1p = options.transform & log1p_flag != 0,
         .target_sum = options.target_sum,

@@ -108,6 +108,7 @@ fn openMatrix(
     try checkOptions(wanted, report);
     const wanted_dense = try handle.required(*const matrices.DenseOptions, dense, "dense", report);
     const dense_options = try matrices.denseOptions(wanted_dense, report);
+    if (layout == .csr) try matrices.requireFloat32(dense_options, report);
     var source: MatrixSource = switch (layout) {
         .dense => .{ .dense = try DenseSource.init(handle.allocator, own.matrix, dense_options, report) },
         .csr => .{ .csr = try CsrSource.init(handle.allocator, own.matrix, dense_options, report) },

@@ -37,7 +37,7 @@ class Columns:
         of columns that share an output column are added, before anything else happens to them.
     n_output
         Columns of a batch.
-    normalize, log1p, target_sum, pflog_alpha
+    normalize, log1p, target_sum, pflog_alpha, dtype
         As for `DensePipeline`. Totals, and PFlog's mean, are over all columns of the matrix.
 
     Raises
@@ -58,18 +58,24 @@ class Columns:
         log1p: bool = False,
         target_sum: float = 1e4,
         pflog_alpha: float = 0.0,
+        dtype: str = "float32",
     ) -> None:
         library = native()
         pointer = library.ffi.NULL
         if targets is not None:
             pointer = _native.input_array(targets, np.int32, "targets", length=n_columns)
         values = value_options(
-            normalize=normalize, log1p=log1p, target_sum=target_sum, pflog_alpha=pflog_alpha
+            normalize=normalize,
+            log1p=log1p,
+            target_sum=target_sum,
+            pflog_alpha=pflog_alpha,
+            dtype=dtype,
         )
         out = library.ffi.new("scx_columns **")
         call("scx_columns_open", n_columns, pointer, n_output, values, out)
         self.handle: CData = _native.owned(out[0], library.lib.scx_columns_close)
         self.n_output = n_output
+        self.dtype = dtype
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class ConcatenatedDense(DensePipeline):
         _open(self, native().lib.SCX_LAYOUT_DENSE, members, batches=batches, threads=threads)
         self._paths = [member.path for member in members]
 
-    def wait(self) -> npt.NDArray[np.float32]:
+    def wait(self) -> npt.NDArray[Any]:
         """The oldest batch, as soon as it is ready; errors name the file."""
         try:
             return super().wait()
@@ -132,6 +138,7 @@ def _open(
     handles = native().ffi.new("scx_member[]", len(members))
     for handle, member in zip(handles, members, strict=True):
         handle.matrix, handle.columns = member.matrix.handle, member.columns.handle
+    pipeline._dtype = members[0].columns.dtype
     pipeline._start(
         ("scx_pipeline_open_concatenated", layout, handles, len(members)),
         reads=tuple(members),

@@ -28,6 +28,13 @@ THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
 BATCHES_MAX = 1024  # SCX_PIPELINE_BATCHES_MAX
 BATCH_ROWS_MAX = 16_777_216  # SCX_BATCH_ROWS_MAX
 
+OUTPUT_DTYPES: dict[str, type[np.generic]] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": np.uint16,  # numpy has no such type: the bits
+}
+"""The elements of dense batches, by the numbers SCX_OUTPUT_*, and what numpy holds them as."""
+
 TAG_SHARD_ORDER = 0x5343585348524431  # SCX_TAG_SHARD_ORDER
 TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
 
@@ -85,6 +92,7 @@ def value_options(
     log1p: bool,
     target_sum: float,
     pflog_alpha: float,
+    dtype: str = "float32",
 ) -> CData:
     """What happens to values, as the library takes it; ValueError for a wrong `target_sum`."""
     if normalize and not (math.isfinite(target_sum) and target_sum > 0):
@@ -99,6 +107,7 @@ def value_options(
         panel=panel,
         n_panel=0 if columns is None else len(columns),
         pflog_alpha=pflog_alpha,
+        output=list(OUTPUT_DTYPES).index(dtype),
     )
     _PANELS[options] = panel
     return options
@@ -107,7 +116,7 @@ def value_options(
 _PANELS: weakref.WeakKeyDictionary[CData, CData] = weakref.WeakKeyDictionary()
 """What a struct points to must live as long as the struct."""
 
-BatchT = TypeVar("BatchT", npt.NDArray[np.float32], CsrBatch)
+BatchT = TypeVar("BatchT", npt.NDArray[Any], CsrBatch)
 
 
 class MatrixPipeline(ABC, Generic[BatchT]):
@@ -127,6 +136,9 @@ class MatrixPipeline(ABC, Generic[BatchT]):
     pflog_alpha
         For PFlog: the overdispersion a. Values become ln(1 + 4 a v), less the mean of that over all
         genes of their cell. 0 for none; it excludes `normalize` and `log1p`.
+    dtype
+        Elements of dense batches, one of `OUTPUT_DTYPES`: rounded to the nearest, ties to even, and
+        infinite beyond the type. Values are worked out in float32 all the same.
     batches
         How many batches may be submitted and not received, 1 to `BATCHES_MAX`.
     threads
@@ -147,6 +159,7 @@ class MatrixPipeline(ABC, Generic[BatchT]):
         log1p: bool = False,
         target_sum: float = 1e4,
         pflog_alpha: float = 0.0,
+        dtype: str = "float32",
         batches: int = 4,
         threads: int = 0,
         path: str | None = None,
@@ -157,7 +170,9 @@ class MatrixPipeline(ABC, Generic[BatchT]):
             log1p=log1p,
             target_sum=target_sum,
             pflog_alpha=pflog_alpha,
+            dtype=dtype,
         )
+        self._dtype = dtype
         self._start(
             (self._OPEN, matrix.handle, values),
             reads=(matrix,),
@@ -287,16 +302,17 @@ class MatrixPipeline(ABC, Generic[BatchT]):
     def _array(self, batch: CData) -> BatchT: ...
 
 
-class DensePipeline(MatrixPipeline[npt.NDArray[np.float32]]):
-    """Dense batches: float32 of shape (rows, columns)."""
+class DensePipeline(MatrixPipeline[npt.NDArray[Any]]):
+    """Dense batches: `dtype` of shape (rows, columns)."""
 
     _OPEN = "scx_pipeline_open_dense"
 
-    def _array(self, batch: CData) -> npt.NDArray[np.float32]:
+    def _array(self, batch: CData) -> npt.NDArray[Any]:
         library = native()
         # An array keeps the buffer object, which keeps the pointer, which releases at its end.
-        data = library.ffi.gc(library.ffi.cast("float *", batch.data), _releaser(batch.buffer))
-        flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=np.float32)
+        data = library.ffi.gc(library.ffi.cast("char *", batch.data), _releaser(batch.buffer))
+        dtype = OUTPUT_DTYPES[self._dtype]
+        flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=dtype)
         return flat.reshape(int(batch.n_rows), self._n_columns)
 
 

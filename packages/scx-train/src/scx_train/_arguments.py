@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, THREADS_MAX
+from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREADS_MAX
 
 from ._cutting import TAILS, Tail
 
@@ -136,6 +136,15 @@ def layout(value: Any, *, pflog: bool) -> Literal["dense", "csr"]:
         raise ValueError("layout='csr' and pflog=True exclude each other: PFlog has no zeros")
     chosen: Literal["dense", "csr"] = value
     return chosen
+
+
+def dtype(value: Any, *, layout: str) -> str:
+    """What the elements of dense batches are."""
+    if value not in OUTPUT_DTYPES:
+        raise ValueError(f"dtype={value!r} must be one of {', '.join(map(repr, OUTPUT_DTYPES))}")
+    if value != "float32" and layout == "csr":
+        raise ValueError(f"dtype={value!r} is for dense batches: layout='csr' has float32 alone")
+    return str(value)
 
 
 def text(value: Any, argument: str) -> str:

@@ -35,16 +35,19 @@ class MatrixDemand:
         Genes of the matrix, and columns of a dense batch.
     mean_values
         Stored values of a cell on average for CSR batches; None for dense ones.
+    value_bytes
+        Of an element of a dense batch.
     """
 
     n_vars: int
     n_output_genes: int
     mean_values: float | None
+    value_bytes: int = 4
 
     def buffer_bytes(self, batch_size: int) -> int:
         """Bytes of one batch."""
         if self.mean_values is None:
-            size = 4 * batch_size * self.n_output_genes
+            size = self.value_bytes * batch_size * self.n_output_genes
         else:
             size = int(batch_size * (8 + 8 * CSR_MARGIN * self.mean_values))
         return size if size < 2 * HUGE_PAGE else -(-size // HUGE_PAGE) * HUGE_PAGE

@@ -31,8 +31,8 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
 
     Each batch is a dict:
 
-    - `"X"`: float32, shape (cells, `n_output_genes`); a numpy array, or with `layout="csr"` a
-      `scipy.sparse.csr_matrix`.
+    - `"X"`: float32 or `dtype`, shape (cells, `n_output_genes`); a numpy array, or with
+      `layout="csr"` a `scipy.sparse.csr_matrix`.
     - `"obs"`: for each of `obs_columns` an int64 or float64 array, or for a categorical
       `{"codes": int32 array, "categories": list of str}` with code -1 for a gap. Text becomes a
       categorical with sorted labels, booleans become int64, numbers and booleans with gaps become
@@ -127,6 +127,12 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
     layout
         "dense" (default), or "csr" for `X` as a `scipy.sparse.csr_matrix` of the same values, with
         int32 indices. Needs scipy, and excludes `pflog`, which leaves no value at zero.
+    dtype
+        What dense batches hold: "float32" (default), "float16", or "bfloat16", which numpy knows
+        only as the uint16 of its bits (as torch tensors both are of the right type). Values are
+        worked out in float32 and rounded to the nearest at the end, ties to even; what is beyond
+        float16 becomes infinite, so counts above 65504 need one of the others. It halves the memory
+        of batches and what a copy to a device moves.
     max_memory_mb
         What the data set may take beside the map of the file, in units of 2**20 bytes. Where it is
         too little, first `prefetch_batches` goes down to 2, then `shard_group_size` to 1, then
@@ -220,6 +226,7 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
         pflog: bool = False,
         pflog_alpha: float | None = None,
         layout: Literal["dense", "csr"] = "dense",
+        dtype: Literal["float32", "float16", "bfloat16"] = "float32",
         max_memory_mb: int | None = None,
         weights: npt.ArrayLike | None = None,
         balance_by: str | None = None,
@@ -257,6 +264,7 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
             pflog=pflog,
             pflog_alpha=pflog_alpha,
             layout=layout,
+            dtype=dtype,
         )
         modality = None if modality is None else arguments.text(modality, "modality")
         source = arguments.text(source, "source")

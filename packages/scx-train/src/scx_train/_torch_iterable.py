@@ -36,13 +36,18 @@ class _Place:
 class _Batches(Iterator[Any]):
     """The batches of an epoch as tensors; knows how many were received."""
 
-    def __init__(self, batches: Iterator[Any], *, epoch: int, received: int) -> None:
+    def __init__(
+        self, batches: Iterator[Any], *, epoch: int, received: int, dtype: str = "float32"
+    ) -> None:
         self._batches = batches
+        self._dtype = dtype
         self.epoch = epoch
         self.received = received
 
     def __next__(self) -> Any:
         batch = to_tensors(next(self._batches))
+        if self._dtype == "bfloat16":  # which numpy held as the bits
+            batch["X"] = batch["X"].view(torch.bfloat16)
         self.received += 1
         return batch
 
@@ -100,7 +105,8 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             )
         dataset.set_epoch(epoch)
         received = int(dataset.state_dict()["batch"])
-        self._current = _Batches(iter(dataset), epoch=epoch, received=received)
+        dtype = self._options.get("dtype", "float32")
+        self._current = _Batches(iter(dataset), epoch=epoch, received=received, dtype=dtype)
         return self._current
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from scx_core._concatenation import (
     ConcatenatedDense,
     Member,
 )
-from scx_core._pipeline import CsrPipeline, DensePipeline
+from scx_core._pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
 
 from . import _arguments as arguments
 from ._budget import MatrixDemand
@@ -36,6 +36,7 @@ class Transform:
     pflog: bool
     pflog_alpha: float | None
     layout: Literal["dense", "csr"]
+    dtype: str = "float32"
 
     @classmethod
     def checked(
@@ -47,6 +48,7 @@ class Transform:
         pflog: Any = False,
         pflog_alpha: Any = None,
         layout: Any = "dense",
+        dtype: Any = "float32",
     ) -> Transform:
         """Check the arguments; TypeError or ValueError names the wrong one and its value."""
         normalize, log1p = arguments.flag(normalize, "normalize"), arguments.flag(log1p, "log1p")
@@ -54,13 +56,15 @@ class Transform:
         pflog = arguments.flag(pflog, "pflog")
         if pflog_alpha is not None:
             pflog_alpha = arguments.positive(pflog_alpha, "pflog_alpha")
+        layout = arguments.layout(layout, pflog=pflog)
         return cls(
             normalize=normalize and not pflog,
             log1p=log1p and not pflog,
             target_sum=target_sum,
             pflog=pflog,
             pflog_alpha=pflog_alpha if pflog else None,
-            layout=arguments.layout(layout, pflog=pflog),
+            layout=layout,
+            dtype=arguments.dtype(dtype, layout=layout),
         )
 
     def fitted(self, source: Source | FileSet, *, stacklevel: int) -> Transform:
@@ -84,6 +88,7 @@ class Transform:
             n_vars=max(part.n_vars for part in source.parts),
             n_output_genes=n_output_genes,
             mean_values=mean_values,
+            value_bytes=np.dtype(OUTPUT_DTYPES[self.dtype]).itemsize,
         )
 
     def opener(
@@ -130,6 +135,7 @@ class Transform:
             "log1p": self.log1p,
             "target_sum": self.target_sum,
             "pflog_alpha": self.pflog_alpha or 0.0,
+            "dtype": self.dtype,
         }
 
 

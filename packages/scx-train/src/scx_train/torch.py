@@ -40,8 +40,8 @@ class TrainingIterable(DatasetIterable):
     a worker is copied once more. They help where a `collate_fn` of your own is slow.
 
     A batch is a dict as `TrainingDataset` describes it, with tensors in place of arrays that share
-    their memory: `batch["X"]` is float32 of shape (cells, genes), codes are int32, `cell_indices`
-    int64. With `layout="csr"` `X` is a sparse CSR tensor. Labels stay a list of str.
+    their memory: `batch["X"]` is float32 (or `dtype`) of shape (cells, genes), codes are int32,
+    `cell_indices` int64. With `layout="csr"` `X` is a sparse CSR tensor. Labels stay a list of str.
 
     The rank is that of torch.distributed where it is initialised when an epoch begins, unless
     `rank` and `world_size` say otherwise.
