@@ -21,7 +21,7 @@ from bench.machine import describe_checkout, describe_machine  # noqa: E402
 from bench.peers.environments import PEERS  # noqa: E402
 from bench.setup import Setup  # noqa: E402
 
-BENCHMARKS = ("codec", "convert", "train", "pairs", "cellsets", "neighbours", "tasks")
+BENCHMARKS = ("codec", "convert", "train", "pairs", "cellsets", "neighbours", "tasks", "prepare")
 PEER_NAMES = tuple(peer.name for peer in PEERS if peer.name != "nothing")
 
 

@@ -199,6 +199,8 @@ def test_nothing_stored_no_column_one_cell_no_gene() -> None:
         (np.full((6, 4), 2**24, np.int32), np.float32),
         (np.full((6, 4), 2**24 + 1, np.int32), np.float64),
         (np.full((6, 4), -(2**24) - 1, np.int64), np.float64),
+        (np.full((6, 4), 2**24 + 2, np.float32), np.float32),
+        (np.full((6, 4), 2.0**24 + 1), np.float64),
         (np.ones((6, 4), bool), np.float32),
         (np.full((6, 4), 0.1), np.float32),
         (np.full((6, 4), 2.0**24 + 1.5), np.float32),

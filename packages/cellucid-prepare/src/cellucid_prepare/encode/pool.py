@@ -40,6 +40,7 @@ def encoder(threads: int) -> Iterator[Encoder]:
             try:
                 for item in items:
                     waiting.append(pool.submit(function, item))
+                    del item  # may be a view of much more
                     if len(waiting) > AHEAD * threads:
                         yield waiting.popleft().result()
                 while waiting:

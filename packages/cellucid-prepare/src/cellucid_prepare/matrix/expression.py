@@ -20,7 +20,7 @@ from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
 # a block of cells while it is read
 BLOCK_BYTES = 32 << 20
 # the values of the genes that are put in order at a time
-RANGE_BYTES = 400 << 20
+RANGE_BYTES = 384 << 20
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,12 @@ class Judged:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32, or float64 for whole numbers that float32 does not hold exactly."""
-        whole = self.scan.fractional_values == 0 and self.scan.nan_values == 0
-        return np.dtype(np.float64 if whole and self.scan.above_whole_f32 else np.float32)
+        given = self.expression.source.dtype
+        # what came as float32 has no digits to lose
+        is_wider = given.kind in "iu" or given.itemsize > 4
+        counts = self.scan.fractional_values == 0 and self.scan.nan_values == 0
+        wide = is_wider and counts and self.scan.above_whole_f32
+        return np.dtype(np.float64 if wide else np.float32)
 
     @property
     def indptr(self) -> npt.NDArray[np.int64]:
@@ -90,19 +94,27 @@ class Judged:
 
     def sliced(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """Values and cells, gene after gene, cut into chunks of the layout."""
-        carried: tuple[npt.NDArray[Any], npt.NDArray[np.int32]] | None = None
-        for part in self._ranges(threads):
-            values, rows = part
-            if carried is not None:
-                values = np.concatenate((carried[0], values))
-                rows = np.concatenate((carried[1], rows))
-            whole = len(values) - len(values) % SLICED_CHUNK_ELEMENTS
-            for start in range(0, whole, SLICED_CHUNK_ELEMENTS):
-                stop = start + SLICED_CHUNK_ELEMENTS
-                yield values[start:stop], rows[start:stop]
-            carried = values[whole:].copy(), rows[whole:].copy()
-        if carried is not None and len(carried[0]):
-            yield carried
+        size = SLICED_CHUNK_ELEMENTS
+        # what of the ranges so far does not fill a chunk
+        rest = np.empty(0, self.dtype), np.empty(0, np.int32)
+        for values, rows in self._ranges(threads):
+            start = min(len(values), (size - len(rest[0])) % size)
+            rest = (
+                np.concatenate((rest[0], values[:start])),
+                np.concatenate((rest[1], rows[:start])),
+            )
+            if len(rest[0]) == size:
+                yield rest
+                rest = rest[0][:0], rest[1][:0]
+            whole = start + (len(values) - start) // size * size
+            for first in range(start, whole, size):
+                yield values[first : first + size], rows[first : first + size]
+            if whole < len(values):
+                rest = values[whole:].copy(), rows[whole:].copy()
+            # two ranges must not lie in memory together
+            del values, rows
+        if len(rest[0]):
+            yield rest
 
     def _ranges(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]:
         """Values and cells of consecutive ranges of genes, each small enough for memory."""
@@ -131,7 +143,10 @@ class Judged:
                 )
             if not np.array_equal(cursors, indptr[start + 1 : stop + 1] - indptr[start]):
                 raise RuntimeError("the matrix has changed while it was written")
-            yield values, rows
+            part = values, rows
+            del values, rows
+            yield part
+            del part
             start = stop
 
     def strips(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
