@@ -507,7 +507,8 @@ typedef struct scx_cell_rows {
     const int32_t *places; /* NULL: every column keeps its number */
 } scx_cell_rows;
 
-/* what was seen in the columns that have a place; added up over calls */
+/* what was seen in the columns that have a place, and in all columns of values that are no finite float32; added up
+ * over calls */
 typedef struct scx_column_scan {
     uint32_t struct_bytes;
     uint32_t reserved;

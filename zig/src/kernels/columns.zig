@@ -59,6 +59,7 @@ pub fn scanRows(
     report: *Report,
 ) Failure!void {
     const first = rows.indptr[0];
+    var left_out: Scan = .{};
     for (rows.indptr[0 .. rows.indptr.len - 1], rows.indptr[1..], 0..) |start, stop, row| {
         var previous: i64 = -1;
         var ordered = true;
@@ -72,7 +73,10 @@ pub fn scanRows(
             );
             ordered = ordered and column > previous;
             previous = column;
-            const target = selection.place(@intCast(column)) orelse continue;
+            const target = selection.place(@intCast(column)) orelse {
+                judge(Value, value, &left_out);
+                continue;
+            };
             if (value == 0) {
                 scan.stored_zeros += 1;
             } else {
@@ -81,6 +85,10 @@ pub fn scanRows(
             }
         }
         scan.unordered_rows += @intFromBool(!ordered);
+    }
+    // a value that is no number is a fault of the matrix, whichever columns are wanted
+    inline for (.{ "nan_values", "positive_infinities", "negative_infinities", "beyond_f32" }) |name| {
+        @field(scan, name) += @field(left_out, name);
     }
 }
 
@@ -205,6 +213,21 @@ test "counts and figures" {
         .above_whole_f32 = 2,
         .unordered_rows = 1,
     }), scan);
+}
+
+test "of columns that are left out only values that are no numbers are told" {
+    var counts: [1]i64 = @splat(0);
+    var scan: Scan = .{};
+    var report: Report = .{};
+    const rows: CsrRows(i32, f64) = .{
+        .indptr = &.{ 0, 3 },
+        .indices = &.{ 0, 1, 2 },
+        .values = &.{ 1, std.math.inf(f64), 16777217.5 },
+    };
+    const selection: Selection = .{ .n_cols = 3, .places = &.{ 0, -1, -1 } };
+    try scanRows(i32, f64, rows, selection, &counts, &scan, &report);
+    try testing.expectEqual(@as(Scan, .{ .positive_infinities = 1 }), scan);
+    try testing.expectEqual(1, counts[0]);
 }
 
 test "a column that is not there is refused" {

@@ -7,7 +7,7 @@ from cellucid_prepare.matrix.expression import Expression, Judged, judged
 
 
 def check_expression(expression: Expression, where: str, faults: Faults) -> Judged | None:
-    """The matrix, once its values are known to be finite float32."""
+    """The matrix, once its values are known to be finite float32, those of all its genes."""
     dtype = expression.source.dtype
     if dtype.kind not in "biuf":
         faults.add_type(where, f"holds values of type {dtype}", "it takes real numbers")
