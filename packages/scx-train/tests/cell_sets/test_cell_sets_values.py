@@ -126,6 +126,45 @@ def test_remap_drops_sorts_sums_and_clips(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense_of(batch, 10), expected)
 
 
+@pytest.mark.parametrize("log1p", [None, True])
+@pytest.mark.parametrize(
+    "table",
+    [[0, 1, 2, 3, 4, 5], [-1, 0, -1, 3, 4, 6], [6, 5, 4, 2, 1, 0], [2, 0, 2, -1, 0, 2], [3] * 6],
+    ids=["as it is", "dropped", "reversed", "shared", "all in one"],
+)
+def test_nan_and_negative_values_count_as_0_under_a_remap(
+    tmp_path: Path, table: list[int], *, log1p: bool | None
+) -> None:
+    """Before they are summed: a NaN or -3 does not touch the others of its place."""
+    values = np.array(
+        [
+            [np.nan, 2, 3, -4, np.nan, 6],
+            [-1, -2, -3, -4, -5, -6],
+            [np.nan] * 6,
+            [-0.5, np.nan, 0, 7, 0, 1.5],
+            [0, 0, 0, 0, 0, 0],
+            [-np.inf, 1, np.nan, 2, 3, -np.inf],
+        ],
+        dtype=np.float32,
+    )
+    path = tmp_path / "signed.scx"
+    with pytest.warns(scx_core.ScxWarning, match="NaN or infinite"):
+        scx_core.from_anndata(anndata.AnnData(sp.csr_matrix(values)), path)
+    plan = ([0] * 6, range(6), [0] * 6, [0, 2, 6])
+    dataset = SparseCellSetDataset([path], remap_tables=[table], n_global_genes=7, log1p=log1p)
+    expected = np.zeros((6, 7))
+    for row, gene in np.ndindex(values.shape):
+        if table[gene] >= 0 and values[row, gene] > 0:  # NaN is not
+            expected[row, table[gene]] += values[row, gene]
+    found = dense_of(dataset.gather(*plan), 7)
+    if log1p:
+        np.testing.assert_allclose(found, np.log1p(expected), rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(found, expected)
+        plain = SparseCellSetDataset([path]).gather(*plan)  # without a remap they stay
+        np.testing.assert_array_equal(dense_of(plain, 6), values)
+
+
 def test_unmapped_genes_of_unsigned_tables(make_collection: MakeCollection) -> None:
     files = make_collection([(6, 5, 4)])
     table = np.array([2, 2**32 - 1, 0, 1, 2**32 - 1], dtype=np.uint32)
