@@ -192,9 +192,20 @@ pub fn willNeed(bytes: []const u8) void {
     if (bytes.len == 0) return;
     const page = std.heap.pageSize();
     const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), page);
-    const length = @intFromPtr(bytes.ptr) + bytes.len - start;
-    _ = c.madvise(@ptrFromInt(start), length, c.MADV.WILLNEED);
+    const stop = @intFromPtr(bytes.ptr) + bytes.len;
+    _ = c.madvise(@ptrFromInt(start), stop - start, c.MADV.WILLNEED);
+    // The system reads only so far ahead by itself: the pages are touched in order, so that it goes on.
+    if (!is_linux) return;
+    var at = start;
+    while (at < stop) : (at += populate_step) {
+        const length = @min(populate_step, stop - at);
+        if (linux.errno(linux.madvise(@ptrFromInt(at), length, madv_populate_read)) != .SUCCESS) return;
+    }
 }
+
+const populate_step = 4 << 20;
+/// MADV_POPULATE_READ, since Linux 5.14; older ones refuse it.
+const madv_populate_read = 22;
 
 pub fn processId() u32 {
     return @intCast(c.getpid());
