@@ -187,6 +187,8 @@ def test_suggested_cache_shards(dataset: IndexPlanDataset) -> None:
         (np.array([[row, row] for row in range(101)], dtype=np.uint8), 11),
     ):
         assert dataset.suggested_cache_shards(plan) == expected
+        # a plan that can be gone through only once
+        assert dataset.suggested_cache_shards(iter(plan)) == expected
     with pytest.raises(IndexError, match="row 101"):
         dataset.suggested_cache_shards([(0, 101)])
 

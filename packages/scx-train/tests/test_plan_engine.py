@@ -424,6 +424,41 @@ def test_ctrl_c_while_waiting_for_a_plan(waits: bool) -> None:
         go_on.set()
 
 
+class Slow(Doubler):
+    """Lets other threads in between two steps that belong together."""
+
+    def receive(self) -> int:
+        plan = self.submitted[0]
+        time.sleep(0.0005)
+        return 2 * plan if self.submitted.popleft() == plan else -1
+
+    def submit(self, prepared: int) -> None:
+        assert len(self.submitted) < 4, "more than lookahead"
+        super().submit(prepared)
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 4])
+def test_several_threads_share_the_batches(lookahead: int) -> None:
+    batches = batches_of(range(1, 201), lookahead=lookahead, decoder=Slow())
+    taken: list[int] = []
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            for batch in batches:
+                taken.append(batch)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not errors
+    assert sorted(taken) == [2 * plan for plan in range(1, 201)]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_in_a_forked_process() -> None:

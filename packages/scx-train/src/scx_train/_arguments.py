@@ -265,3 +265,17 @@ def row_selection(
             "(`Experiment.live_rows` has the rows that are left), or pass a mask"
         )
     return chosen
+
+
+def beyond_64_bits(values: Iterable[Any]) -> int | None:
+    """The whole number that is farthest beyond int64; None if none is, or if not all are whole."""
+    numbers = []
+    for value in values:
+        if isinstance(value, bool | np.bool_):
+            return None
+        try:
+            numbers.append(operator.index(value))
+        except TypeError:
+            return None
+    farthest = max(numbers, key=abs, default=0)
+    return None if -(2**63) <= farthest < 2**63 else farthest

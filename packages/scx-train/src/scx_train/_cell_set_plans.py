@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -11,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from . import _arguments as arguments
 from ._readers import Manifest, Selection
 
 _PARTS = ("file_ids", "rows", "role_tags", "set_offsets")
@@ -211,14 +210,21 @@ def _whole_numbers(value: Any, name: str) -> npt.NDArray[np.int64]:
     if array.dtype.kind not in "iu" and not (name == "role_tags" and array.dtype.kind == "b"):
         _refuse(value, name, array)
     if array.dtype == np.uint64 and int(array.max()) > np.iinfo(np.int64).max:
-        raise IndexError(f"{name} of the plan holds {array.max()}, which no file has")
+        _refuse_number(int(array.max()), name)
     return array.astype(np.int64)
 
 
 def _refuse(value: Any, name: str, array: npt.NDArray[Any]) -> NoReturn:
     if not isinstance(value, np.ndarray):
         # numpy has no integer type for numbers beyond 64 bits, nor for both ends of these.
-        with contextlib.suppress(TypeError):
-            largest = max(abs(operator.index(number)) for number in value)
-            raise IndexError(f"{name} of the plan holds {largest}, which no file has")
+        number = arguments.beyond_64_bits(value)
+        if number is not None:
+            _refuse_number(number, name)
     raise TypeError(f"{name} of the plan has dtype {array.dtype}, but whole numbers are needed")
+
+
+def _refuse_number(number: int, name: str) -> NoReturn:
+    """Of files and rows it is one that is not there; tags and offsets are just numbers."""
+    if name in ("file_ids", "rows"):
+        raise IndexError(f"{name} of the plan holds {number}, which no file has")
+    raise ValueError(f"{name} of the plan holds {number}, which leaves the range of int64")

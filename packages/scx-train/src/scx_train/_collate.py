@@ -141,7 +141,7 @@ def collate_cellset_gathered(
         "k_dec": _at_least_1(k_dec, "k_dec", sign="at least"),
     }
     n_genes = _at_least_1(n_genes_total, "n_genes_total", sign=">=")
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"{_WHO}: mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
     query = _query_genes(query_gene_ids)
     row_starts = None if query_offsets is None else _offsets(query_offsets, "query_offsets")

@@ -130,7 +130,7 @@ class Downsampling:
         self.target = arguments.whole_number(
             target_library_size, name, lowest=1, highest=arguments.SEED_MAX
         )
-        if method not in METHODS:
+        if not isinstance(method, str) or method not in METHODS:
             raise ValueError(f"{prefix}method={method!r} must be 'binomial' or 'multinomial'")
         self.method = cast(DownsampleMethod, str(method))
         self.seed = arguments.whole_number(

@@ -16,7 +16,7 @@ from . import _arguments as arguments
 from ._budget import MB
 from ._index_plan_batches import IndexPlanBatchIter
 from ._obs import size_of
-from ._pairs import PairDecoder, PairRules, pairs_array
+from ._pairs import PairDecoder, PairRules
 from ._plan_budget import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PLAN_SIZE,
@@ -278,10 +278,10 @@ class IndexPlanDataset(TerminalDataset):
         Raises TypeError, ValueError, IndexError or RuntimeError as iterating over it would.
         """
         self._check_usable()
-        if self._rules.prepare(plan) is None:
+        prepared = self._rules.prepare(plan)
+        if prepared is None:
             return 0
-        rows = pairs_array(plan).astype(np.int64, copy=False)
-        return len(np.unique(np.searchsorted(self._shard_starts, rows.ravel(), side="right")))
+        return len(np.unique(np.searchsorted(self._shard_starts, prepared.rows, side="right")))
 
     def memory_budget(self) -> dict[str, Any]:
         """What one running iterator takes with plans of `max_plan_size` pairs, as estimated.

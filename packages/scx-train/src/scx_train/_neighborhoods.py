@@ -223,7 +223,8 @@ def _file_id(value: Any) -> int:
 
 
 def _check_weight_order(k: int | None, weight_order: Any) -> None:
-    if weight_order is not None and weight_order not in ("asc", "desc"):
+    is_name = isinstance(weight_order, str) and weight_order in ("asc", "desc")
+    if weight_order is not None and not is_name:
         raise ValueError(f"weight_order={weight_order!r} must be 'asc' or 'desc'")
     if k is not None and weight_order is None:
         raise ValueError(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _arguments as arguments
 from ._budget import MatrixDemand
 from ._obs import ObsValues, take
 from ._pipelines import Pipeline
@@ -142,18 +142,16 @@ def pairs_array(plan: Any) -> npt.NDArray[Any]:
             f"{pairs.shape}"
         )
     if pairs.dtype.kind not in "iu":
-        _refuse_objects(pairs)
+        _refuse_rows(plan, pairs)
     return pairs
 
 
-def _refuse_objects(pairs: npt.NDArray[Any]) -> None:
-    if pairs.dtype.kind == "O":
-        try:
-            largest = max(abs(operator.index(row)) for row in pairs.flat)
-        except TypeError:
-            pass
-        else:
-            raise IndexError(f"the plan has row {largest}, which no file has")
+def _refuse_rows(plan: Any, pairs: npt.NDArray[Any]) -> NoReturn:
+    # numpy makes objects or floats of numbers beyond 64 bits.
+    rows = pairs if isinstance(plan, np.ndarray) else np.asarray(plan, dtype=object)
+    row = arguments.beyond_64_bits(rows.flat)
+    if row is not None:
+        raise IndexError(f"the plan has row {row}, which no file has")
     raise TypeError(f"the rows of a plan must be whole numbers, not {pairs.dtype}")
 
 

@@ -19,6 +19,7 @@ is pulled when its batch is asked for, not before.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -83,7 +84,7 @@ class PlanBatches(Iterator[BatchT], Generic[PreparedT, BatchT]):
     """The batches of an iterable of plans, in its order.
 
     It ends with the plans, with `close`, or with the first error; dropping it half-way is fine,
-    and so is closing its data set before it. One thread at a time may iterate.
+    and so is closing its data set before it. Several threads may iterate: each batch goes to one.
 
     Parameters
     ----------
@@ -109,6 +110,8 @@ class PlanBatches(Iterator[BatchT], Generic[PreparedT, BatchT]):
         owner: str,
     ) -> None:
         self._ended = True  # until all is there: the destructor may run after an error
+        # Of the thread that takes a batch. `close` goes without, as it ends such a wait.
+        self._taking = threading.Lock()
         self._home = HomeProcess()
         self._owner = owner
         self._lookahead = lookahead
@@ -127,7 +130,13 @@ class PlanBatches(Iterator[BatchT], Generic[PreparedT, BatchT]):
     def __next__(self) -> BatchT:
         if self._ended:
             raise StopIteration
-        self._home.check(self._owner)
+        self._home.check(self._owner)  # first: in a fork nobody would open the lock again
+        with self._taking:
+            return self._take()
+
+    def _take(self) -> BatchT:
+        if self._ended:
+            raise StopIteration  # another thread came to the end meanwhile
         try:
             if self._lookahead == 0:
                 self._puller.allow_one()

@@ -295,6 +295,7 @@ def test_hide_readout_by_set() -> None:
         ({"role_tags": [1]}, "role_tags has 1 entries, but 2 are needed"),
         ({"n_measured": [1, 2]}, "n_measured has 2 entries, but 1 are needed"),
         ({"mode": "log"}, "mode='log' must be one of 'pass_through'"),
+        ({"mode": ["log1p_raw"]}, "must be one of 'pass_through'"),
         ({"mode": "pflog_raw", "n_measured": [0], "pflog_alpha": 1.0}, r"n_measured\[0\] = 0"),
         ({"mode": "pflog_raw", "pflog_alpha": 1.0}, "needs n_measured"),
         ({"mode": "pflog_raw", "n_measured": [5]}, "needs a pflog_alpha"),

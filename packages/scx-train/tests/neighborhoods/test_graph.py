@@ -166,6 +166,7 @@ def test_weights_are_compared_as_float32(write: WriteGraph) -> None:
         ({"k": 2}, ValueError, "k needs weight_order"),
         ({"weight_order": "asc"}, ValueError, "no k was given"),
         ({"k": 2, "weight_order": "up"}, ValueError, "'asc' or 'desc'"),
+        ({"k": 2, "weight_order": np.array(["asc", "desc"])}, ValueError, "'asc' or 'desc'"),
         ({"k": 0, "weight_order": "asc"}, ValueError, "k=0"),
         ({"key": "distances"}, KeyError, "has no 'distances'; it has connectivities"),
         ({"key": 3}, TypeError, "must be str"),
