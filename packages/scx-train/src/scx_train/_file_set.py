@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from scx_core._errors import CorruptFileError
 
 from ._arguments import text
 from ._genes import JoinedGenes, Wanted, join_genes
+from ._given import ordered, path_list
 from ._obs import ObsValues
 from ._source import Source, open_source
 
@@ -264,6 +265,7 @@ def file_options(
     TypeError, ValueError
         One is not valid, or there is a single file and genes are to be matched.
     """
+    share = _share(min_known_genes, "min_known_genes")
     if isinstance(path, (str, bytes, os.PathLike)):
         if genes is not None or gene_key is not None:
             raise ValueError(
@@ -271,19 +273,13 @@ def file_options(
                 "choose the genes of one file by hvg_indices"
             )
         return None
-    try:
-        paths = tuple(os.fspath(each) for each in path)
-    except TypeError:
-        raise TypeError(
-            f"path must be a path or a list of paths, not {type(path).__name__}"
-        ) from None
-    if not paths:
-        raise ValueError("path is an empty list: name at least one file")
+    paths = path_list(path)
     if genes is not None and not isinstance(genes, str):
-        genes = tuple(text(name, "a name in genes") for name in genes)
-    share = float(min_known_genes)
-    if not 0 <= share <= 1:
-        raise ValueError(f"min_known_genes={min_known_genes!r} must be from 0 to 1")
+        if isinstance(genes, bytes) or not isinstance(genes, Iterable):
+            raise TypeError(
+                f"genes={genes!r} must be 'intersection', 'union', a list of names or None"
+            )
+        genes = tuple(text(name, "a name in genes") for name in ordered(genes, "genes"))
     return FileOptions(
         paths=paths,
         source=text(source, "source"),
@@ -292,3 +288,13 @@ def file_options(
         gene_key=None if gene_key is None else text(gene_key, "gene_key"),
         min_known_genes=share,
     )
+
+
+def _share(value: Any, argument: str) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}={value!r} must be a number") from None
+    if not 0 <= share <= 1:
+        raise ValueError(f"{argument}={value!r} must be from 0 to 1")
+    return share

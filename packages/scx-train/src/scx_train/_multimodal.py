@@ -12,6 +12,7 @@ import numpy.typing as npt
 from . import _arguments as arguments
 from ._batch import MultimodalBatch, matrix_of
 from ._cutting import Tail
+from ._given import one_path
 from ._modalities import Modalities, open_modalities
 from ._order import Rows
 from ._pipelines import JointPipeline, PipelineShelf
@@ -167,7 +168,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         of_pflog = _by_modality(pflog, "pflog", default=False)
         of_alpha = _by_modality(pflog_alpha, "pflog_alpha", default=None)
         of_layout = _by_modality(layout, "layout", default="dense")
-        opened = open_modalities(path, names, of_source)
+        opened = open_modalities(one_path(path), names, of_source)
         self._names = tuple(opened.sources)
         for argument, value in {
             "source": source,

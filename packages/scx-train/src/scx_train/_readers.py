@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -314,6 +314,8 @@ def checked_paths(paths: Any) -> list[str]:
     """
     if isinstance(paths, str | bytes | os.PathLike):
         raise TypeError(f"paths={paths!r} must be a list of paths; for one file pass [path]")
+    if isinstance(paths, Set | Mapping):
+        raise TypeError(f"paths={paths!r} must be a list of paths: file_ids are places in it")
     try:
         given = [os.fspath(path) for path in paths]
     except TypeError:

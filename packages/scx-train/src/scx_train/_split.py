@@ -14,6 +14,7 @@ from scx_core._pipeline import epoch_stream, shuffle
 from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
+from ._given import one_path
 from ._obs import ObsValues, training_column
 
 Rows = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ def split(
     seed = arguments.seed(seed)
     if stratify is not None and group is not None:
         raise ValueError("pass stratify or group, not both")
-    experiment = Experiment(path)
+    experiment = Experiment(one_path(path))
     stream = epoch_stream(seed=seed, tag=TAG_SPLIT, epoch=0)
     name = stratify if group is None else group
     if name is None:

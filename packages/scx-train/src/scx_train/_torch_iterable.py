@@ -13,6 +13,7 @@ import torch.utils.data
 
 from . import _arguments as arguments
 from ._dataset import TrainingDataset
+from ._given import kept, one_path, path_list
 from ._multimodal import MultimodalTrainingDataset
 from ._process import usable_cpus
 from ._torch_batch import to_tensors
@@ -69,11 +70,10 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             if name in options:
                 raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
         self._path: Any
-        if isinstance(path, str | os.PathLike):
-            self._path = os.fspath(path)
-        else:
-            self._path = [os.fspath(each) for each in path]
-        self._options = dict(options)
+        single = isinstance(path, str | os.PathLike) or self._DATASET is not TrainingDataset
+        self._path = one_path(path) if single else path_list(path)
+        self._options = kept(options)
+        options = self._options  # an iterator is used up by now
         self._lengths: dict[tuple[int, int], int] = {}
         self._local: tuple[_Place, Dataset] | None = None
         self._current: _Batches | None = None

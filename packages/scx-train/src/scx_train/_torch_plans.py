@@ -12,6 +12,7 @@ import numpy as np
 import torch.utils.data
 
 from . import _arguments as arguments
+from ._given import kept
 from ._process import usable_cpus
 from ._torch_batch import to_tensors
 from ._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
@@ -86,11 +87,12 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             )
         arguments.rank_and_world_size(rank, world_size)
         self._dataset_class = dataset
-        self._args = tuple(os.fspath(a) if isinstance(a, os.PathLike) else a for a in args)
+        paths = [os.fspath(a) if isinstance(a, os.PathLike) else a for a in args]
+        self._args = tuple(kept({str(place): a for place, a in enumerate(paths)}).values())
         self._plans = plans
         self._lookahead = lookahead
         self._ranks = (rank, world_size)
-        self._options = options
+        self._options = kept(options)
         self._local: tuple[tuple[int, int | None, int], Any] | None = None
         self._epochs = SharedEpochs()
 

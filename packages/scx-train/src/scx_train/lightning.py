@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from . import _arguments as arguments
 from ._dataset import TrainingDataset
+from ._given import kept, one_path
 from ._source import open_source
 from .torch import TrainingIterable
 
@@ -145,21 +146,23 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         super().__init__()
         if model_name == SEMI_SUPERVISED and labels_key is None:
             raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
-        self._path = os.fspath(scx_path)
+        self._path = one_path(scx_path, "scx_path")
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
         self._pin_memory = arguments.flag(pin_memory, "pin_memory")
         self.model_name = model_name
         self.unlabeled_category = unlabeled_category
         self._keys = {"batch": batch_key, "labels": labels_key}
-        self._options: dict[str, Any] = {
-            "hvg_indices": hvg_indices,
-            "normalize": normalize,
-            "log1p": log1p,
-            "target_sum": target_sum,
-            "seed": seed,
-            **kwargs,
-        }
+        self._options = kept(
+            {
+                "hvg_indices": hvg_indices,
+                "normalize": normalize,
+                "log1p": log1p,
+                "target_sum": target_sum,
+                "seed": seed,
+                **kwargs,
+            }
+        )
         with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
             self._n_vars = dataset.n_vars
             self._cells: Rows = dataset._rows.all_rows()
@@ -167,7 +170,7 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
             if self._options.get("pflog"):  # one estimate for training and validation
                 self._options["pflog_alpha"] = dataset.pflog_alpha
         if hvg_indices is not None:  # has warned once if it was in another order
-            self._options["hvg_indices"] = np.unique(np.asarray(hvg_indices))
+            self._options["hvg_indices"] = np.unique(np.asarray(self._options["hvg_indices"]))
         self._divide(train_size, validation_rows)
         self._read_columns(
             _names(categorical_covariate_keys, "categorical_covariate_keys"),

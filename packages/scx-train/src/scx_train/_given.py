@@ -1,0 +1,83 @@
+"""Arguments as the user gave them: paths, lists of them, and copies that are kept for later."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from typing import Any
+
+import numpy as np
+
+
+def one_path(value: Any, argument: str = "path") -> str:
+    """The path of a single file, where a list of them is not taken.
+
+    Raises
+    ------
+    TypeError
+        It is something else, also bytes.
+    """
+    if isinstance(value, str | os.PathLike):
+        path = os.fspath(value)
+        if isinstance(path, str):
+            return path
+    several = ", one file" if isinstance(value, Iterable) and not isinstance(value, bytes) else ""
+    raise TypeError(f"{argument} must be a str or os.PathLike{several}, not {type(value).__name__}")
+
+
+def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
+    """Paths of files, in the order of the list.
+
+    Raises
+    ------
+    TypeError
+        It is no list, or one without an order, or an entry is no path.
+    ValueError
+        It is empty.
+    """
+    if (
+        isinstance(value, str | bytes | os.PathLike)
+        or not isinstance(value, Iterable)
+        or getattr(value, "ndim", 1) == 0
+    ):
+        raise TypeError(f"{argument} must be a path or a list of paths, not {type(value).__name__}")
+    paths = tuple(
+        one_path(path, f"{argument}[{place}]")
+        for place, path in enumerate(ordered(value, argument))
+    )
+    if not paths:
+        raise ValueError(f"{argument} is an empty list: name at least one file")
+    return paths
+
+
+def ordered(value: Any, argument: str) -> Iterable[Any]:
+    """What has an order that all processes agree on.
+
+    Raises
+    ------
+    TypeError
+        It is a set or a dict, or cannot be iterated over.
+    """
+    if isinstance(value, Set | Mapping) or not isinstance(value, Iterable):
+        unordered = ", which has no order" if isinstance(value, Set) else ""
+        raise TypeError(f"{argument} must be a list, not {type(value).__name__}{unordered}")
+    return value
+
+
+def kept(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of arguments that data sets are built from later, and more than once.
+
+    What the user does to his lists and arrays afterwards does not reach them, and an iterator,
+    which can be used once, is a list.
+    """
+    memo: dict[int, Any] = {}  # an array that is there many times is one in the copy too
+    return {name: _kept(value, memo) for name, value in options.items()}
+
+
+def _kept(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, Iterator | KeysView | ValuesView):
+        return list(value)
+    if isinstance(value, list | tuple | dict | set) or hasattr(value, "__array__"):
+        return value if isinstance(value, np.generic) else copy.deepcopy(value, memo)
+    return value
