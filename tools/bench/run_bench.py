@@ -21,7 +21,9 @@ from bench.machine import describe_checkout, describe_machine  # noqa: E402
 from bench.peers.environments import PEERS  # noqa: E402
 from bench.setup import Setup  # noqa: E402
 
-BENCHMARKS = ("codec", "convert", "train", "pairs", "cellsets", "neighbours", "tasks", "prepare")
+BENCHMARKS = (
+    "codec", "convert", "train", "pairs", "cellsets", "neighbours", "tokens", "tasks", "prepare",
+)  # fmt: skip
 PEER_NAMES = tuple(peer.name for peer in PEERS if peer.name != "nothing")
 
 
