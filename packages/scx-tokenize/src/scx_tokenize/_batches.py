@@ -19,17 +19,25 @@ PARTS = ("indptr", "indices", "data")
 class CsrLike(Protocol):
     """A scipy CSR matrix or array, or what looks like one."""
 
-    format: Any
-    indptr: Any
-    indices: Any
-    data: Any
+    @property
+    def format(self) -> Any: ...
+
+    @property
+    def indptr(self) -> Any: ...
+
+    @property
+    def indices(self) -> Any: ...
+
+    @property
+    def data(self) -> Any: ...
 
 
 @runtime_checkable
 class HasX(Protocol):
     """An AnnData, or what has a matrix under the same name."""
 
-    X: Any
+    @property
+    def X(self) -> Any: ...
 
 
 CsrBatch: TypeAlias = CsrLike | HasX | Mapping[str, Any]
