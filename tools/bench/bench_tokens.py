@@ -173,7 +173,7 @@ def _check_rank(counts: sp.csr_matrix, stats: Stats) -> str:
     ours = rank_tokens(counts, stats, L_MAX, "bench")
     ids, lengths = _rank(counts, stats, "stable")
     np.testing.assert_array_equal(ours["lengths"], lengths)
-    used = np.asarray(np.arange(L_MAX) < lengths[:, None])
+    used: npt.NDArray[np.bool_] = np.less(np.arange(L_MAX), lengths[:, None])
     np.testing.assert_array_equal(ours["ids"].reshape(ids.shape)[used], ids[used])
     return "ranks are those of a stable argsort"
 
@@ -191,7 +191,8 @@ def _check_bins(counts: sp.csr_matrix) -> str:
         values, back = np.unique(counts.data[start:stop].astype(np.float64), return_inverse=True)
         edges = np.quantile(counts.data[start:stop].astype(np.float64), places)
         near = np.abs(values[:, None] - edges)
-        clear[start:stop] = ~((near > 0) & (near < 1e-9)).any(axis=1)[back]
+        rounded = np.asarray(((near > 0) & (near < 1e-9)).any(axis=1))
+        clear[start:stop] = ~rounded[back]
     bounds = {}
     for tie in ("left", "right"):
         bounds[tie] = bin_values(counts, N_BINS, tie=tie)["bins"]
