@@ -79,18 +79,15 @@ pub const JoinedGather = struct {
 
     /// As `Matrix.prefetch` does for the rows of one matrix.
     inline fn prefetchAhead(self: *const JoinedGather, index: usize, stop: usize) void {
-        if (index + entry_rows_ahead < stop) {
-            const view, const local = self.find(index + entry_rows_ahead);
+        if (index + Matrix.entry_rows_ahead < stop) {
+            const view, const local = self.find(index + Matrix.entry_rows_ahead);
             view.prefetchEntry(local);
         }
-        if (index + payload_rows_ahead < stop) {
-            const view, const local = self.find(index + payload_rows_ahead);
+        if (index + Matrix.payload_rows_ahead < stop) {
+            const view, const local = self.find(index + Matrix.payload_rows_ahead);
             view.prefetchPayload(local);
         }
     }
-
-    const entry_rows_ahead = 12;
-    const payload_rows_ahead = 4;
 
     inline fn find(self: *const JoinedGather, index: usize) struct { *const @import("shard_view.zig").ShardView, u64 } {
         const row: u64 = @intCast(self.rows[index]);
