@@ -290,7 +290,13 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
         self._n_vars = opened.n_vars
         self._var_names: npt.NDArray[np.object_] | None = None
         demand = self._transform.demand(opened, n_output_genes=self.n_output_genes)
-        super().__init__(opened, options, matrices=(demand,), stacklevel=2)
+        super().__init__(
+            opened,
+            options,
+            matrices=(demand,),
+            metadata_bytes=opened.metadata_bytes if isinstance(opened, FileSet) else 0,
+            stacklevel=2,
+        )
 
     @property
     def n_vars(self) -> int:

@@ -15,12 +15,14 @@ import numpy.typing as npt
 from scx_core._errors import CorruptFileError
 
 from ._arguments import text
-from ._genes import JoinedGenes, Wanted, join_genes
+from ._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from ._given import ordered, path_list
 from ._obs import ObsValues
 from ._source import Source, open_source
 
 EXACT_IN_FLOAT64 = 2**53
+# What an open file of few sections takes beside its map.
+FILE_BYTES = 32 * 1024
 
 ReadT = TypeVar("ReadT")
 
@@ -38,7 +40,7 @@ class FileOptions:
 
     def open(self, *, stacklevel: int = 0) -> FileSet:
         """Open the files; raises and warns as `open_source` and `join_genes`."""
-        modality, parts = self.modality, []
+        modality, parts, lists = self.modality, [], GeneLists()
         for path in self.paths:
             part = open_source(
                 path,
@@ -49,12 +51,9 @@ class FileOptions:
             parts.append(part)
             # Where it was chosen for the user, he has been told so once.
             modality = None if part.modality is None else part.modality.name
-        names = [
-            part.var_names() if self.gene_key is None else part.var_column(self.gene_key)
-            for part in parts
-        ]
+            lists.add(part.var_names() if self.gene_key is None else part.var_column(self.gene_key))
         genes = join_genes(
-            self.paths, names, genes=self.genes, min_known_genes=self.min_known_genes
+            self.paths, lists.of_files, genes=self.genes, min_known_genes=self.min_known_genes
         )
         return FileSet(tuple(parts), genes)
 
@@ -114,6 +113,11 @@ class FileSet:
     def nnz(self) -> int:
         """Stored values of all files."""
         return sum(part.matrix.nnz for part in self.parts if part.matrix is not None)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Memory of what is known of the files and their genes."""
+        return FILE_BYTES * len(self.parts) + self.genes.n_bytes
 
     @property
     def file_bytes(self) -> int:

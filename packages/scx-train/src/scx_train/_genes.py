@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +71,36 @@ class JoinedGenes:
     measured: npt.NDArray[np.bool_]
     matches: tuple[GeneMatch, ...]
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of `measured` and the columns, which a pipeline has a copy of."""
+        maps = {id(columns): columns.nbytes for columns in self.columns if columns is not None}
+        return self.measured.nbytes + 2 * sum(maps.values())
+
+
+class GeneLists:
+    """The genes of files, in which equal lists are one, and equal names too: files are many.
+
+    Attributes
+    ----------
+    of_files
+        The list of each file that was added.
+    """
+
+    def __init__(self) -> None:
+        self.of_files: list[Names] = []
+        self._lists: dict[tuple[Any, ...], Names] = {}
+        self._names: dict[Any, Any] = {}
+
+    def add(self, names: Names) -> None:
+        """Add the genes of one more file."""
+        found = self._lists.get(tuple(names))
+        if found is None:
+            found = np.empty(len(names), dtype=object)
+            found[:] = [self._names.setdefault(name, name) for name in names]
+            self._lists[tuple(found)] = found
+        self.of_files.append(found)
+
 
 def without_version(name: str) -> str:
     """An Ensembl id less its version: `ENSG00000000003.15` is `ENSG00000000003`.
@@ -114,7 +145,8 @@ def join_genes(
     # Many files share few lists of genes: each list is worked on once.
     lists, which = _distinct(var_names)
     files_of = np.bincount(which, minlength=len(lists))
-    stripped = [[without_version(name) for name in names] for names in lists]
+    stripper = cache(without_version)  # equal names stay one string
+    stripped = [[stripper(name) for name in names] for names in lists]
     wanted = _wanted(genes, stripped)
     column_of = {name: column for column, name in enumerate(wanted)}
     columns = [

@@ -19,6 +19,7 @@ from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
+from scx_core.experiment._raw import RawView
 
 from ._obs import ObsValues, frame_column, training_column
 
@@ -107,9 +108,8 @@ class Source:
         return (self,)
 
     def var_names(self) -> npt.NDArray[np.object_]:
-        """Names of the matrix's genes."""
-        names: npt.NDArray[np.object_] = self._genes_holder().var_names
-        return names
+        """Names of the matrix's genes; the file does not keep them, as each takes 60 bytes."""
+        return self._genes_holder().load_var_names()
 
     def var_column(self, name: str) -> npt.NDArray[np.object_]:
         """Text about the matrix's genes, such as their ids.
@@ -121,7 +121,7 @@ class Source:
         ValueError
             It does not hold text for every gene.
         """
-        frame = self._genes_holder().var
+        frame = self._genes_holder().load_var()
         if name not in frame.columns:
             columns = ", ".join(map(str, frame.columns)) or "none"
             raise KeyError(f"{self.where} has no var column {name!r}; it has {columns}")
@@ -131,9 +131,9 @@ class Source:
             raise ValueError(f"var column {name!r} of {self.where} holds {wrong!r}, not only text")
         return values
 
-    def _genes_holder(self) -> Any:
+    def _genes_holder(self) -> Modality | RawView:
         """What knows about the genes of the matrix."""
-        holder = self.experiment if self.modality is None else self.modality
+        holder = self.experiment.parts()[0] if self.modality is None else self.modality
         if self.label != "raw":
             return holder
         assert holder.raw is not None

@@ -111,6 +111,10 @@ class Modality:
     @cached_property
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
+        return self.load_var_names()
+
+    def load_var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the genes, which are not kept here."""
         buffer, name = self._var_bytes()
         names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
         self._sections.check_length(name, names, self.n_vars)

@@ -40,10 +40,10 @@ class RawView:
         self._shown = shown
         self._described = described
 
-    @property
+    @cached_property
     def n_vars(self) -> int:
         """How many genes."""
-        return len(self.var_names)
+        return len(self.load_var_names())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -58,6 +58,10 @@ class RawView:
     @cached_property
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
+        return self.load_var_names()
+
+    def load_var_names(self) -> npt.NDArray[np.object_]:
+        """Names of the genes, which are not kept here."""
         buffer, name = self._var_bytes()
         return self._sections.decoded(name, lambda: read_index(buffer, where=name))
 
