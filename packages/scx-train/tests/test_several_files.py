@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scx_core
+from scx_core._genes import join_genes, without_version
 from scx_train import TrainingDataset
-from scx_train._genes import join_genes, without_version
 
 
 def counts(n_obs: int, n_vars: int, seed: int) -> sp.csr_matrix:

@@ -15,8 +15,8 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
+from scx_core._genes import GeneLists, join_genes
 from scx_train import TrainingDataset
-from scx_train._genes import GeneLists, join_genes
 
 N_FILES = 300
 

@@ -6,6 +6,8 @@ from ._version import __version__
 
 require_version("scx-train", __version__)
 
+from scx_core._genes import GeneMatch  # noqa: E402
+
 from ._batch import Batch, MultimodalBatch  # noqa: E402
 from ._cell_set_dataset import SparseCellSetDataset  # noqa: E402
 from ._cell_sets import CellSetBatch, SparseCellSetBatchIter  # noqa: E402
@@ -15,7 +17,6 @@ from ._collate import (  # noqa: E402
 )
 from ._dataset import TrainingDataset  # noqa: E402
 from ._downsample import downsample_counts_csr, downsample_file_identity  # noqa: E402
-from ._genes import GeneMatch  # noqa: E402
 from ._index_plan_batches import IndexPlanBatchIter  # noqa: E402
 from ._index_plan_dataset import IndexPlanDataset  # noqa: E402
 from ._multimodal import MultimodalTrainingDataset  # noqa: E402

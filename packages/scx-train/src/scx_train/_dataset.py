@@ -9,11 +9,12 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
+
 from . import _arguments as arguments
 from ._batch import Batch, matrix_of
 from ._cutting import Tail
 from ._file_set import FileSet, file_of, file_options
-from ._genes import MIN_KNOWN_GENES, GeneMatch
 from ._order import Rows
 from ._pipelines import PipelineShelf
 from ._source import Source, open_source

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import CorruptFileError
+from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 
 from ._arguments import text
-from ._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from ._given import ordered, path_list
 from ._obs import ObsValues
 from ._source import Source, open_source

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scx_core import _section_names as section_names
 from scx_core._container import FileReader, Section
 from scx_core._errors import CorruptFileError
+from scx_core._genes import gene_ids
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
@@ -121,15 +122,7 @@ class Source:
         ValueError
             It does not hold text for every gene.
         """
-        frame = self._genes_holder().load_var()
-        if name not in frame.columns:
-            columns = ", ".join(map(str, frame.columns)) or "none"
-            raise KeyError(f"{self.where} has no var column {name!r}; it has {columns}")
-        values: npt.NDArray[np.object_] = frame[name].to_numpy(dtype=object)
-        wrong = next((value for value in values if not isinstance(value, str)), None)
-        if wrong is not None or any(value is None for value in values):
-            raise ValueError(f"var column {name!r} of {self.where} holds {wrong!r}, not only text")
-        return values
+        return gene_ids(self._genes_holder().load_var(), name, where=self.where)
 
     def _genes_holder(self) -> Modality | RawView:
         """What knows about the genes of the matrix."""

@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Names = npt.NDArray[np.object_]
 Wanted = Literal["intersection", "union"] | Sequence[str] | None
@@ -18,6 +21,9 @@ MIN_KNOWN_GENES = 0.5
 # Ensembl's stable ids of genes, transcripts and proteins, of any species, with a version behind.
 VERSIONED_ENSEMBL_ID = re.compile(r"(ENS[A-Z]{0,6}[GTP][0-9]{11})\.[0-9]+")
 EXAMPLES = 3
+# What stands for the id of a gene that has none. It is no gene's: files cannot hold it.
+NO_ID = "\0"
+GENERAL_ADVICE = "gene_key names a column of var to match by instead of the index"
 
 
 @dataclass(frozen=True)
@@ -112,12 +118,58 @@ def without_version(name: str) -> str:
     return name if match is None else match[1]
 
 
+def gene_ids(
+    var: pd.DataFrame, key: str | None, *, where: str, gaps: Literal["refuse", "no id"] = "refuse"
+) -> Names:
+    """What genes are matched by, as it stands in var.
+
+    Parameters
+    ----------
+    var
+        What is known of the genes.
+    key
+        A column of it, or None for the index.
+    where
+        The file, for messages.
+    gaps
+        What becomes of genes without an entry: a ValueError, or `NO_ID`, which matches no gene.
+
+    Returns
+    -------
+    object, a text for each gene.
+
+    Raises
+    ------
+    KeyError
+        var has no such column; the message lists those there are.
+    ValueError
+        It does not hold text, or does not for every gene.
+    """
+    if key is None:
+        values: Names = var.index.to_numpy(dtype=object)
+    elif key in var.columns:
+        values = var[key].to_numpy(dtype=object)
+    else:
+        columns = ", ".join(map(str, var.columns)) or "none"
+        raise KeyError(f"{where} has no var column {key!r}; it has {columns}")
+    missing = var.index.isna() if key is None else var[key].isna().to_numpy()
+    if gaps == "no id" and missing.any() and not missing.all():
+        values = values.copy()
+        values[missing] = NO_ID
+    wrong = [value for value in values if not isinstance(value, str)]
+    if wrong:
+        what = "the index of var" if key is None else f"var column {key!r}"
+        raise ValueError(f"{what} of {where} holds {wrong[0]!r}, not only text")
+    return values
+
+
 def join_genes(
     paths: Sequence[str],
     var_names: Sequence[Names],
     *,
     genes: Wanted,
     min_known_genes: float = MIN_KNOWN_GENES,
+    advice: Sequence[str] | None = None,
 ) -> JoinedGenes:
     """Find the common genes of files.
 
@@ -133,6 +185,8 @@ def join_genes(
         of names: these, in this order. Names are compared `without_version`, but for None.
     min_known_genes
         The least `share_known` of each file.
+    advice
+        For each file what a message about unknown genes ends with; None for a general one.
 
     Raises
     ------
@@ -155,7 +209,7 @@ def join_genes(
     if isinstance(genes, str):
         possible, known = _known_by_others(stripped, files_of)
     else:
-        possible = [min(len(set(names)), len(wanted)) for names in stripped]
+        possible = [min(len(set(names) - {NO_ID}), len(wanted)) for names in stripped]
         known = [len({name for name in names if name in column_of}) for names in stripped]
     measured = np.zeros((len(paths), len(wanted)), dtype=bool)
     matches = []
@@ -174,7 +228,13 @@ def join_genes(
                 share_known=share,
             )
         )
-    _check_known(matches, [lists[number] for number in which], genes, min_known_genes)
+    _check_known(
+        matches,
+        [lists[number] for number in which],
+        genes,
+        min_known_genes,
+        [GENERAL_ADVICE] * len(paths) if advice is None else advice,
+    )
     if not wanted:
         raise ValueError(f"genes={genes!r} leaves no gene: no gene is in all {len(paths)} files")
     return JoinedGenes(
@@ -240,9 +300,11 @@ def _wanted(
 ) -> list[str]:
     """The names of the columns, in their order."""
     if genes == "union":
-        return list(dict.fromkeys(name for names in lists for name in names))
+        union = dict.fromkeys(name for names in lists for name in names)
+        union.pop(NO_ID, None)
+        return list(union)
     if genes == "intersection":
-        common = set(lists[0]).intersection(*lists[1:])
+        common = set(lists[0]).intersection(*lists[1:]) - {NO_ID}
         return [name for name in dict.fromkeys(lists[0]) if name in common]
     if isinstance(genes, str):
         raise ValueError(
@@ -264,11 +326,11 @@ def _known_by_others(
     """For each list how many genes other files could know, and how many they do."""
     owners: dict[str, int] = {}
     for names in lists:
-        for name in set(names):
+        for name in set(names) - {NO_ID}:
             owners[name] = owners.get(name, 0) + 1
     possible, known = [], []
     for names, n_files in zip(lists, files_of, strict=True):
-        distinct = set(names)
+        distinct = set(names) - {NO_ID}
         alone = sum(owners[name] == 1 for name in distinct)
         if n_files > 1 or len(lists) == 1:
             alone = 0
@@ -278,9 +340,13 @@ def _known_by_others(
 
 
 def _check_known(
-    matches: list[GeneMatch], var_names: list[Names], genes: Wanted, least: float
+    matches: list[GeneMatch],
+    var_names: list[Names],
+    genes: Wanted,
+    least: float,
+    advice: Sequence[str],
 ) -> None:
-    for match, names in zip(matches, var_names, strict=True):
+    for match, names, remedy in zip(matches, var_names, advice, strict=True):
         if match.share_known >= least:
             continue
         examples = ", ".join(map(str, names[:EXAMPLES]))
@@ -289,7 +355,7 @@ def _check_known(
             f"{match.path}: {match.n_known} of its {match.n_genes} genes are in {whose}, "
             f"{match.share_known:.0%} of what could be: less than "
             f"min_known_genes={least:g}. Its genes look like {examples}; are they ids of the same "
-            "kind and species? gene_key names a column of var to match by instead of the index"
+            f"kind and species? {remedy}"
         )
 
 
