@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core import _native
+from scx_core._arguments import U64_MAX
+from scx_core._arguments import positive as positive
+from scx_core._arguments import whole_number as whole_number
 from scx_core._csr_rows import whole_numbers
 
-U64_MAX = 2**64 - 1
 WIDTH_MAX = 2**31 - 1
 VOCABULARY_MAX = 2**31 - 2
 THREADS_MAX = 64
-
-
-def whole_number(value: Any, argument: str, *, who: str, lowest: int, highest: int) -> int:
-    """A whole number within bounds, as a Python int.
-
-    Raises
-    ------
-    TypeError
-        It is no whole number; a boolean is none.
-    ValueError
-        It lies outside of the bounds.
-    """
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who}: {argument}={value!r} must be a whole number, not a boolean")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{who}: {argument}={value!r} must be a whole number, not {type(value).__name__}"
-        ) from None
-    if number < lowest:
-        raise ValueError(f"{who}: {argument} must be >= {lowest}, but it is {number}")
-    if number > highest:
-        raise ValueError(f"{who}: {argument} must be <= {highest}, but it is {number}")
-    return number
 
 
 def width(value: Any, argument: str, *, who: str) -> int:
@@ -63,17 +38,6 @@ def threads(value: Any, *, who: str) -> int:
     if value is None:
         return 0
     return whole_number(value, "threads", who=who, lowest=1, highest=THREADS_MAX)
-
-
-def positive(value: Any, argument: str, *, who: str) -> float:
-    """A number that is finite and strictly positive."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{who}: {argument}={value!r} must be a number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{who}: {argument}={number} has to be finite and strictly positive")
-    return number
 
 
 def row_numbers(value: Any, *, n_rows: int, who: str) -> npt.NDArray[np.uint64] | None:

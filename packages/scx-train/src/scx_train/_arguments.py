@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 import warnings
@@ -12,35 +11,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._arguments import U64_MAX
+from scx_core._arguments import positive as positive
+from scx_core._arguments import whole_number as whole_number
 from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREADS_MAX
 
 from ._cutting import TAILS, Tail
 
-SEED_MAX = 2**64 - 1
-
-
-def whole_number(value: Any, argument: str, *, lowest: int, highest: int | None = None) -> int:
-    """A whole number within bounds, as a Python int.
-
-    Raises
-    ------
-    TypeError
-        It is no whole number; a boolean is none.
-    ValueError
-        It lies outside of the bounds.
-    """
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{argument}={value!r} must be a whole number, not a boolean")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{argument}={value!r} must be a whole number, not {type(value).__name__}"
-        ) from None
-    if number < lowest or (highest is not None and number > highest):
-        allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{argument}={number} must be {allowed}")
-    return number
+SEED_MAX = U64_MAX
 
 
 def batch_size(value: Any) -> int:
@@ -110,17 +88,6 @@ def flag(value: Any, argument: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{argument}={value!r} must be True or False")
     return bool(value)
-
-
-def positive(value: Any, argument: str) -> float:
-    """A finite and positive number."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{argument}={value!r} must be a number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{argument}={number} must be finite and positive")
-    return number
 
 
 def max_memory_mb(value: Any) -> int | None:

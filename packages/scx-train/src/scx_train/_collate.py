@@ -137,10 +137,10 @@ def collate_cellset_gathered(
     given = {"cell_indices": cell_indices, "file_ids": file_ids, "role_tags": role_tags}
     passed = {name: _of_rows(value, name, n_rows) for name, value in given.items()}
     widths = {
-        "k_enc": _at_least_1(k_enc, "k_enc", sign="at least"),
-        "k_dec": _at_least_1(k_dec, "k_dec", sign="at least"),
+        "k_enc": arguments.whole_number(k_enc, "k_enc", lowest=1, who=_WHO),
+        "k_dec": arguments.whole_number(k_dec, "k_dec", lowest=1, who=_WHO),
     }
-    n_genes = _at_least_1(n_genes_total, "n_genes_total", sign=">=")
+    n_genes = arguments.whole_number(n_genes_total, "n_genes_total", lowest=1, who=_WHO)
     if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"{_WHO}: mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
     query = _query_genes(query_gene_ids)
@@ -211,16 +211,6 @@ def _check_length(array: npt.NDArray[Any], argument: str, length: int, reason: s
         raise ValueError(
             f"{_WHO}: {argument} has {len(array)} entries, but {length} are needed ({reason})"
         )
-
-
-def _at_least_1(value: Any, argument: str, *, sign: str) -> int:
-    try:
-        number = arguments.whole_number(value, argument, lowest=-(2**63))
-    except ValueError as error:
-        raise ValueError(f"{_WHO}: {error}") from None
-    if number < 1:
-        raise ValueError(f"{_WHO}: {argument} must be {sign} 1, but it is {number}")
-    return number
 
 
 def _query_genes(value: Any) -> npt.NDArray[np.int32]:

@@ -15,6 +15,7 @@ from . import _arguments as arguments
 from ._batch import Batch, matrix_of
 from ._cutting import Tail
 from ._file_set import FileSet, file_of, file_options
+from ._one_matrix import OneMatrix
 from ._order import Rows
 from ._pipelines import PipelineShelf
 from ._source import Source, open_source
@@ -23,7 +24,7 @@ from ._stream_options import stream_options
 from ._transform import Transform
 
 
-class TrainingDataset(CellStream[Source | FileSet, Batch]):
+class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
     """Batches of the cells of one .scx file or several, shuffled unless `shuffle=False`.
 
     Each `for batch in dataset:` is one epoch: every cell once, in a new order, in batches that are
@@ -283,12 +284,14 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
             opened = open_source(one, source=source, modality=modality, stacklevel=3)
         else:
             opened = self._files.open(stacklevel=3)
-        self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
+        self._keep_matrix(
+            n_vars=opened.n_vars,
+            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3),
+            transform=transform.fitted(opened, stacklevel=2),
+            modality=None if opened.modality is None else opened.modality.name,
+            source=opened.label,
+        )
         self._keep_places(opened)
-        self._transform = transform.fitted(opened, stacklevel=2)
-        self._source = opened.label
-        self._modality = None if opened.modality is None else opened.modality.name
-        self._n_vars = opened.n_vars
         self._var_names: npt.NDArray[np.object_] | None = None
         demand = self._transform.demand(opened, n_output_genes=self.n_output_genes)
         super().__init__(
@@ -298,23 +301,6 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
             metadata_bytes=opened.metadata_bytes if isinstance(opened, FileSet) else 0,
             stacklevel=2,
         )
-
-    @property
-    def n_vars(self) -> int:
-        """How many genes the matrix has."""
-        return self._n_vars
-
-    @property
-    def n_output_genes(self) -> int:
-        """How many columns the `X` of a batch has."""
-        return self.n_vars if self._panel is None else len(self._panel)
-
-    @property
-    def gene_indices(self) -> npt.NDArray[np.int64]:
-        """The position of each column of `X` in var, or among the common genes of files."""
-        if self._panel is None:
-            return np.arange(self.n_vars, dtype=np.int64)
-        return self._panel.astype(np.int64)
 
     @property
     def var_names(self) -> npt.NDArray[np.object_]:
@@ -347,32 +333,17 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
         """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
         return self._measured
 
-    @property
-    def modality(self) -> str | None:
-        """Which modality is read; None in a single-modality file."""
-        return self._modality
-
-    @property
-    def pflog_alpha(self) -> float | None:
-        """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
-        return self._transform.pflog_alpha
-
     def __repr__(self) -> str:
-        genes = f"{self.n_output_genes} genes"
-        if self._panel is not None:
-            genes = f"{self.n_output_genes} of {self.n_vars} genes"
         state = ", closed" if self.closed else ""
-        parts = [self._modality, None if self._source == "X" else self._source]
-        where = "".join(f"[{part}]" for part in parts if part is not None)
         return (
-            f"TrainingDataset({self._path!r}{where}: {self.n_obs} cells × {genes}, "
+            f"TrainingDataset({self._shown(self._path, self.n_obs)}, "
             f"{len(self)} batches of {self._batch_size}{state})"
         )
 
     def _open_cells(self) -> Source | FileSet:
         if self._files is not None:
             return self._files.open()
-        return open_source(self._path, source=self._source, modality=self._modality)
+        return open_source(self._path, source=self._source_label, modality=self._modality)
 
     def _shelf_for(self, cells: Source | FileSet) -> PipelineShelf:
         return PipelineShelf(
@@ -407,4 +378,4 @@ class TrainingDataset(CellStream[Source | FileSet, Batch]):
     @property
     def _matrix_settings(self) -> dict[str, Any]:
         where = "" if self._modality is None else f"{self._modality}/"
-        return {"matrix": where + self._source}
+        return {"matrix": where + self._source_label}

@@ -16,6 +16,7 @@ from . import _arguments as arguments
 from ._budget import MB
 from ._index_plan_batches import IndexPlanBatchIter
 from ._obs import size_of
+from ._one_matrix import OneMatrix
 from ._pairs import PairDecoder, PairRules
 from ._plan_budget import (
     DEFAULT_MEMORY_MB,
@@ -31,7 +32,7 @@ from ._source import Source, open_source
 from ._transform import Transform
 
 
-class IndexPlanDataset(TerminalDataset):
+class IndexPlanDataset(OneMatrix, TerminalDataset):
     """Batches of pairs of cells of one .scx file, in the order of plans.
 
     A plan is a list of `(row, row)` pairs, for example of a perturbed cell and a control; each
@@ -174,13 +175,17 @@ class IndexPlanDataset(TerminalDataset):
         opened = open_source(
             path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
         )
-        self._panel = arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3)
-        self._transform = transform.fitted(opened, stacklevel=2)
+        self._keep_matrix(
+            n_vars=opened.n_vars,
+            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3),
+            transform=transform.fitted(opened, stacklevel=2),
+            modality=None if opened.modality is None else opened.modality.name,
+            source=opened.label,
+        )
         self._obs = opened.obs_columns(names)
-        self._n_obs, self._n_vars = opened.n_obs, opened.n_vars
+        self._n_obs = opened.n_obs
         self._n_deleted = len(opened.experiment.deleted_rows)
-        self._path, self._source_label = opened.path, opened.label
-        self._modality = None if opened.modality is None else opened.modality.name
+        self._path = opened.path
         self._shard_starts = opened.shard_starts[:-1]
         is_cell = _cells_of_modality(opened)
         self._demand, self._limit_mb = fit_plans(
@@ -330,43 +335,11 @@ class IndexPlanDataset(TerminalDataset):
         """How many rows the file has, those of deleted cells included."""
         return self._n_obs
 
-    @property
-    def n_vars(self) -> int:
-        """How many genes the matrix has."""
-        return self._n_vars
-
-    @property
-    def n_output_genes(self) -> int:
-        """How many columns `X` and `X_paired` have."""
-        return self._n_vars if self._panel is None else len(self._panel)
-
-    @property
-    def gene_indices(self) -> npt.NDArray[np.int64]:
-        """The position in var of each column of `X`."""
-        if self._panel is None:
-            return np.arange(self._n_vars, dtype=np.int64)
-        return self._panel.astype(np.int64)
-
-    @property
-    def modality(self) -> str | None:
-        """Which modality is read; None in a single-modality file."""
-        return self._modality
-
-    @property
-    def pflog_alpha(self) -> float | None:
-        """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
-        return self._transform.pflog_alpha
-
     def __repr__(self) -> str:
         if not hasattr(self, "_source"):
             return "IndexPlanDataset(not built)"
-        genes = f"{self.n_output_genes} genes"
-        if self._panel is not None:
-            genes = f"{self.n_output_genes} of {self._n_vars} genes"
-        parts = [self._modality, None if self._source_label == "X" else self._source_label]
-        where = "".join(f"[{part}]" for part in parts if part is not None)
         state = ", closed" if self.closed else ""
-        return f"IndexPlanDataset({self._path!r}{where}: {self.n_obs} cells × {genes}{state})"
+        return f"IndexPlanDataset({self._shown(self._path, self.n_obs)}{state})"
 
     def _release(self) -> None:
         self._source = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import os
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch.utils.data
+
+from scx_core._pipeline import BATCHES_MAX
 
 from . import _arguments as arguments
 from ._given import kept
@@ -55,7 +58,8 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
     Raises
     ------
     TypeError
-        `dataset` cannot be called, or `plans` is neither such an iterable nor a function.
+        `dataset` cannot be called, is a class whose batches do not follow plans, or does not take
+        these arguments; or `plans` is neither such an iterable nor a function.
 
     Examples
     --------
@@ -86,6 +90,11 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
                 "and epoch: pass a list, or a function of the epoch that returns the plans"
             )
         arguments.rank_and_world_size(rank, world_size)
+        if lookahead is not None:
+            lookahead = arguments.whole_number(
+                lookahead, "lookahead", lowest=0, highest=BATCHES_MAX
+            )
+        _check_made(dataset, args, options)
         self._dataset_class = dataset
         paths = [os.fspath(a) if isinstance(a, os.PathLike) else a for a in args]
         self._args = tuple(kept({str(place): a for place, a in enumerate(paths)}).values())
@@ -156,7 +165,10 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             options = dict(self._options)
             if num_workers > 1 and options.get("threads") is None and self._takes_threads:
                 options["threads"] = max(1, usable_cpus() // num_workers)
-            self._local = (place, self._dataset_class(*self._args, **options))
+            made = self._dataset_class(*self._args, **options)
+            if not _has_plans(made):
+                raise TypeError(f"dataset gave {type(made).__name__}, {_WHAT_IS_NEEDED}")
+            self._local = (place, made)
         return self._local[1]
 
     @property
@@ -165,6 +177,34 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             return "threads" in inspect.signature(self._dataset_class).parameters
         except (TypeError, ValueError):
             return False
+
+
+_WHAT_IS_NEEDED = (
+    "whose batches do not follow plans: pass IndexPlanDataset or SparseCellSetDataset (for a "
+    "TrainingDataset there is TrainingIterable)"
+)
+
+
+def _has_plans(dataset: Any) -> bool:
+    return callable(getattr(dataset, "iter_with_plans", None))
+
+
+def _check_made(dataset: Callable[..., Any], args: tuple[Any, ...], options: Any) -> None:
+    """Refuse at once what would fail in each worker only; what functions give is seen there."""
+    made = dataset
+    while isinstance(made, functools.partial):
+        made = made.func
+    if isinstance(made, type) and not _has_plans(made):
+        raise TypeError(f"dataset={made.__name__} is a class {_WHAT_IS_NEEDED}")
+    try:
+        signature = inspect.signature(dataset)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        name = getattr(made, "__name__", "dataset")
+        raise TypeError(f"{name} cannot be built with these arguments: {error}") from None
 
 
 def _of_rank(plans: Iterable[Any], rank: int, world_size: int) -> Iterator[Any]:

@@ -263,8 +263,8 @@ def test_hide_readout_by_set() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k_enc": 0}, "k_enc must be at least 1"),
-        ({"k_dec": -1}, "k_dec must be at least 1"),
+        ({"k_enc": 0}, "k_enc must be >= 1"),
+        ({"k_dec": -1}, "k_dec must be >= 1"),
         ({"n_genes_total": 0}, "n_genes_total must be >= 1"),
         ({"indices": [3, 1, 2]}, "row 0 are not strictly ascending: 1 follows 3"),
         ({"indices": [1, 1, 2]}, "row 0 are not strictly ascending: 1 follows 1"),
@@ -341,5 +341,5 @@ def test_arguments_are_checked_on_an_empty_batch_too() -> None:
     result = collate_cellset_gathered(**arguments)
     assert result["n_rows"] == 0
     assert result["encoder_gene_ids"].shape == (0,)
-    with pytest.raises(ValueError, match="k_enc must be at least 1"):
+    with pytest.raises(ValueError, match="k_enc must be >= 1"):
         collate_cellset_gathered(**{**arguments, "k_enc": 0})

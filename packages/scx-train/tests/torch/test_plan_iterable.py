@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from scx_train import IndexPlanDataset, paired_plans
+from scx_train import IndexPlanDataset, TrainingDataset, paired_plans
 from scx_train.torch import PlanIterable
 
 MakeFile = Callable[..., Path]
@@ -129,6 +129,30 @@ def test_what_is_refused(make_file: MakeFile) -> None:
         PlanIterable(IndexPlanDataset, path, plans=[], rank=0)
     with pytest.raises(TypeError, match="no len"):
         len(PlanIterable(IndexPlanDataset, path, plans=drawn))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "message"),
+    [
+        (TrainingDataset, {}, "TrainingDataset is a class .* IndexPlanDataset"),
+        (dict, {}, "dict is a class"),
+        (partial(TrainingDataset, batch_size=8), {}, "TrainingDataset is a class"),
+        (IndexPlanDataset, {"hvg_index": [1]}, "IndexPlanDataset cannot .*'hvg_index'"),
+        (partial(IndexPlanDataset, "other.scx"), {}, "IndexPlanDataset cannot be built"),
+        (IndexPlanDataset, {"lookahead": 1.5}, "lookahead=1.5"),
+    ],
+)
+def test_what_would_fail_in_every_worker(
+    dataset: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        PlanIterable(dataset, "cells.scx", plans=PLANS, **options)
+
+
+def test_functions_are_looked_at_by_what_they_give(make_file: MakeFile) -> None:
+    iterable = PlanIterable(lambda path: TrainingDataset(path), make_file(5), plans=PLANS)
+    with pytest.raises(TypeError, match="dataset gave TrainingDataset, whose batches do not"):
+        iter(iterable)
 
 
 def test_errors_come_through(make_file: MakeFile) -> None:
