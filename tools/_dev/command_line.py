@@ -23,11 +23,10 @@ def main(arguments: list[str]) -> int:
     environment = Environment(chosen.venv.resolve())
     try:
         environment.ensure(job.groups)
+        return job.run(environment, job_arguments)
     except SetupError as error:
         print(f"dev.py: {error}", file=sys.stderr)
         return 1
-    try:
-        return job.run(environment, job_arguments)
     except KeyboardInterrupt:
         return 130
 

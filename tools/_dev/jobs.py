@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .browser import ensure_browser
 from .environment import ROOT, Environment
 from .parts import run_parts, style_parts, test_parts
 from .wheels import build_and_try_wheels
@@ -62,7 +63,10 @@ def test(environment: Environment, arguments: list[str]) -> int:
 
     Every part runs, whatever the others say; the summary at the end names those that failed.
     Arguments are passed on to pytest, for instance: test packages/scx-core -k round_trip
+    The tests in a browser need Chromium and npm; where they are missing, the job says how to get
+    them (in CI it installs Chromium) and those tests are skipped.
     """
+    ensure_browser()
     return run_parts(environment, [*style_parts(), *test_parts(arguments)])
 
 

@@ -1,0 +1,62 @@
+// A tree over Zarr, formats 2 and 3, as a folder or in a zip.
+
+import ZipFileStore from "@zarrita/storage/zip";
+import * as zarr from "zarrita";
+
+export class ZarrTree {
+  static async open(url) {
+    const address = new URL(url, location).href;
+    const raw = address.endsWith(".zip") ? ZipFileStore.fromUrl(address) : new zarr.FetchStore(address);
+    const tree = new ZarrTree();
+    for (const format of ["v3", "v2"]) {
+      try {
+        tree.store = await zarr.withConsolidatedMetadata(raw, { format });
+      } catch (error) {
+        if (!zarr.isZarritaError(error, "NotFoundError")) throw error;
+        continue;
+      }
+      tree.openNode = zarr.open[format];
+      break;
+    }
+    if (tree.store === undefined) throw new Error(`${url} is no store with consolidated metadata`);
+    tree.kinds = new Map(tree.store.contents().map(({ path, kind }) => [path.slice(1), kind]));
+    tree.nodes = new Map();
+    return tree;
+  }
+
+  // Chunks are files, which are read whole.
+  readInBlocks() {}
+
+  async #node(path) {
+    if (!this.nodes.has(path)) {
+      const place = zarr.root(this.store).resolve(`/${path}`);
+      this.nodes.set(path, await this.openNode(place, { kind: this.kinds.get(path) }));
+    }
+    return this.nodes.get(path);
+  }
+
+  async attributes(path) {
+    return (await this.#node(path)).attrs;
+  }
+
+  children(path) {
+    const below = [...this.kinds.keys()].filter((other) => other.startsWith(`${path}/`));
+    const names = below.map((other) => other.slice(path.length + 1));
+    return names.filter((name) => !name.includes("/"));
+  }
+
+  async values(path) {
+    const read = await zarr.get(await this.#node(path));
+    // an array without axes gives its value
+    return typeof read === "object" ? read.data : [read];
+  }
+
+  async range(path, start, stop) {
+    if (start === stop) return [];
+    return (await zarr.get(await this.#node(path), [zarr.slice(start, stop)])).data;
+  }
+
+  async column(path, at) {
+    return (await zarr.get(await this.#node(path), [null, at])).data;
+  }
+}
