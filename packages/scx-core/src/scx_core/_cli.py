@@ -7,89 +7,17 @@ Exit codes: 0 for success, 1 when something failed or a file is damaged, 2 for a
 from __future__ import annotations
 
 import argparse
-import io
-import os
-import signal
 import sys
-import warnings
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
-from ._byte_sizes import parse_bytes
-from ._commands import UsageError
-from ._commands.words import in_words, with_options
+from ._command_line import at_least, memory, run_program
 from ._version import __version__
-
-FAILED = 1
-INTERRUPTED = 130
-TERMINATED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `scx` with the given arguments (or the process's own) and give its exit code."""
-    _escape_what_cannot_be_encoded()
-    options = _parser().parse_args(arguments)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _show_warning
-            previous = _end_cleanly_on_termination()
-            try:
-                code: int = options.run(options)
-            finally:
-                if previous is not None:
-                    signal.signal(signal.SIGTERM, previous)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
-    except UsageError as error:
-        parser: argparse.ArgumentParser = options.parser
-        parser.error(str(error))
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # who read the output has seen enough; what is still buffered has no reader either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except Exception as error:
-        _say(f"error: {in_words(error)}")
-        return FAILED
-
-
-def _escape_what_cannot_be_encoded() -> None:
-    """Names beyond the encoding of the output are no reason to fail."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _say(message: str) -> None:
-    print(f"scx: {message}", file=sys.stderr)
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: Any = None,
-    line: str | None = None,
-) -> None:
-    if issubclass(category, UserWarning):
-        _say(f"warning: {with_options(str(message))}")
-
-
-def _end_cleanly_on_termination() -> Any:
-    """Let SIGTERM unwind like an exception, so that unfinished files are removed."""
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
-
-    try:
-        return signal.signal(signal.SIGTERM, end)
-    except ValueError:  # signals belong to the main thread
-        return None
+    return run_program(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,7 +49,7 @@ def _add_convert(commands: Any) -> None:
     parser.add_argument(
         "--memory-budget",
         default="2GiB",
-        type=_memory,
+        type=memory,
         metavar="SIZE",
         help='what matrices may take in memory on their way, for example "512MiB" (default: 2GiB)',
     )
@@ -130,9 +58,9 @@ def _add_convert(commands: Any) -> None:
     )
     writing = parser.add_argument_group("when OUT is a .scx file")
     writing.add_argument("--codec", choices=("auto", "rowpack", "none"), help="default: auto")
-    writing.add_argument("--shard-size", type=_at_least(1), metavar="ROWS", help="default: 16384")
+    writing.add_argument("--shard-size", type=at_least(1), metavar="ROWS", help="default: 16384")
     writing.add_argument(
-        "--threads", type=_at_least(0), metavar="N", help="that encode; default: all there are"
+        "--threads", type=at_least(0), metavar="N", help="that encode; default: all there are"
     )
     writing.add_argument(
         "--temporary-folder", metavar="DIR", help="for matrices that must be sorted; default: OUT's"
@@ -185,24 +113,6 @@ def _add_validate(commands: Any) -> None:
         "--deep", action="store_true", help="decode every row and every table as well"
     )
     parser.set_defaults(run=_validate, parser=parser)
-
-
-def _memory(text: str) -> int:
-    try:
-        return parse_bytes(text, "SIZE")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _at_least(smallest: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if value < smallest:
-            raise argparse.ArgumentTypeError(f"{value} is less than {smallest}")
-        return value
-
-    number.__name__ = "whole number"
-    return number
 
 
 # Each command's module is loaded when it runs, so that `scx --help` is quick.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
 
 # arguments of Python functions that are options of the command line
 ARGUMENTS = (
@@ -21,24 +23,28 @@ ARGUMENTS = (
     "threads",
     "var_names",
 )
-_NAMES = "|".join(ARGUMENTS)
-# "genome=" among words, "genome: " where a message begins
-_ARGUMENT = re.compile(rf"(?<![^\s(`])({_NAMES})=(True\b)?|^({_NAMES})(?=: )")
 
 
-def in_words(error: Exception) -> str:
+@cache
+def _pattern(names: Sequence[str]) -> re.Pattern[str]:
+    """An argument: "genome=" among words, "genome: " where a message begins."""
+    either = "|".join(names)
+    return re.compile(rf"(?<![^\s(`])({either})=(True\b)?|^({either})(?=: )")
+
+
+def in_words(error: Exception, names: Sequence[str] = ARGUMENTS) -> str:
     """The message of an error, with its type where the message is not meant for people."""
     if isinstance(error, MemoryError):
         return "not enough memory; try a smaller --memory-budget"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {with_options(error.strerror)}"
+        return f"{error.filename}: {with_options(error.strerror, names)}"
     # a KeyError puts its message into quotes
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     expected = (OSError, ValueError, TypeError, KeyError, ImportError)
     if not text or not isinstance(error, expected):
         text = f"{type(error).__name__}: {text}"
     # one line each, also where pandas speaks in several
-    return with_options(re.sub(r"\s*\n\s*", " ", text.strip()))
+    return with_options(re.sub(r"\s*\n\s*", " ", text.strip()), names)
 
 
 def printable(text: str) -> str:
@@ -46,7 +52,7 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def with_options(text: str) -> str:
+def with_options(text: str, names: Sequence[str] = ARGUMENTS) -> str:
     """`text` with `overwrite=True` as --overwrite, `genome='x'` as --genome 'x', and so on."""
 
     def option(match: re.Match[str]) -> str:
@@ -55,4 +61,4 @@ def with_options(text: str) -> str:
         has_value = match[1] and not match[2] and next_one.strip(";:,`)")
         return f"{flag} " if has_value else flag
 
-    return _ARGUMENT.sub(option, text)
+    return _pattern(tuple(names)).sub(option, text)

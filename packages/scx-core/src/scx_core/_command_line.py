@@ -1,0 +1,126 @@
+"""What the programs of the packages have in common: exit codes, messages, warnings, signals.
+
+Exit codes: 0 for success, 1 when something failed or a file is damaged, 2 for a wrong command line,
+130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from ._byte_sizes import parse_bytes
+from ._commands import UsageError
+from ._commands.words import ARGUMENTS, in_words, with_options
+
+FAILED = 1
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def run_program(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    *,
+    names: Sequence[str] = ARGUMENTS,
+) -> int:
+    """Run the command that the arguments choose (None: the process's own); give its exit code.
+
+    Each command's parser has set `run`, what is called with the options and gives the exit code,
+    and `parser`, itself. `names` are the arguments of Python functions that are options here:
+    messages call them by their options.
+    """
+    program = parser.prog
+    _escape_what_cannot_be_encoded()
+    options = parser.parse_args(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warning_shower(program, names)
+            previous = _end_cleanly_on_termination()
+            try:
+                code: int = options.run(options)
+            finally:
+                if previous is not None:
+                    signal.signal(signal.SIGTERM, previous)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except UsageError as error:
+        command: argparse.ArgumentParser = options.parser
+        command.error(str(error))
+    except KeyboardInterrupt:
+        _say(program, "interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # who read the output has seen enough; what is still buffered has no reader either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        _say(program, f"error: {in_words(error, names)}")
+        return FAILED
+
+
+def memory(text: str) -> int:
+    """An amount of memory, for argparse."""
+    try:
+        return parse_bytes(text, "SIZE")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def at_least(smallest: int) -> Callable[[str], int]:
+    """A whole number that is not less than `smallest`, for argparse."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < smallest:
+            raise argparse.ArgumentTypeError(f"{value} is less than {smallest}")
+        return value
+
+    number.__name__ = "whole number"
+    return number
+
+
+def _escape_what_cannot_be_encoded() -> None:
+    """Names beyond the encoding of the output are no reason to fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _say(program: str, message: str) -> None:
+    print(f"{program}: {message}", file=sys.stderr)
+
+
+def _warning_shower(program: str, names: Sequence[str]) -> Callable[..., None]:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: Any = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, UserWarning):
+            _say(program, f"warning: {with_options(str(message), names)}")
+
+    return show
+
+
+def _end_cleanly_on_termination() -> Any:
+    """Let SIGTERM unwind like an exception, so that unfinished files are removed."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    try:
+        return signal.signal(signal.SIGTERM, end)
+    except ValueError:  # signals belong to the main thread
+        return None
