@@ -15,7 +15,7 @@ from scx_core._native import CData, native
 
 from ._cell_set_plans import CellSetPlan
 from ._downsample import METHODS, Downsampling
-from ._packing import CsrArrays, packed
+from scx_core._packing import CsrArrays, packed
 from ._readers import Reader, Readers
 
 

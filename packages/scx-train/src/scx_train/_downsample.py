@@ -13,7 +13,7 @@ from scx_core import _native
 from scx_core._csr_rows import CsrRows, csr_rows, whole_numbers
 
 from . import _arguments as arguments
-from ._packing import CsrArrays, packed
+from scx_core._packing import CsrArrays, packed
 
 DownsampleMethod = Literal["binomial", "multinomial"]
 METHODS: dict[str, int] = {"binomial": 1, "multinomial": 2}  # SCX_BINOMIAL, SCX_MULTINOMIAL

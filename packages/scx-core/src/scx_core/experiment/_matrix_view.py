@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from scx_core._codecs import codec_name
 from scx_core._container import FileReader
+from scx_core._mapped_rows import gather_mapped
 from scx_core._matrix import Matrix
+from scx_core._packing import CsrArrays
 from scx_core.experiment._indexing import Positions, positions
 from scx_core.experiment._memory import (
     GatheredRows,
@@ -227,6 +229,17 @@ class MatrixView:
                 n_cols=self._shape[1],
             )
         return gathered.astype(self.dtype)
+
+    def gather_mapped(
+        self, rows: Positions, places: npt.NDArray[np.int32], *, threads: int = 0
+    ) -> CsrArrays:
+        """Rows with each value at the place of its column; see `_mapped_rows.gather_mapped`."""
+        matrix = self._matrix
+        if matrix is None:
+            indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+            return indptr, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        in_file = self._rows.in_file(rows)
+        return gather_mapped(matrix, in_file, places, threads=threads, path=self._file.path)
 
     def to_memory(self, *, rows: Positions | None = None) -> Any:
         """The matrix, or the given rows of it, in the form, dtype and widths that were written."""
