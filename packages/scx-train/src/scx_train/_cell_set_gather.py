@@ -12,10 +12,10 @@ import numpy.typing as npt
 from scx_core import _native
 from scx_core._matrix import LOG1P, NORMALIZE
 from scx_core._native import CData, native
+from scx_core._packing import CsrArrays, packed
 
 from ._cell_set_plans import CellSetPlan
 from ._downsample import METHODS, Downsampling
-from scx_core._packing import CsrArrays, packed
 from ._readers import Reader, Readers
 
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from scx_core import _native
 from scx_core._csr_rows import CsrRows, csr_rows, whole_numbers
+from scx_core._packing import CsrArrays, packed
 
 from . import _arguments as arguments
-from scx_core._packing import CsrArrays, packed
 
 DownsampleMethod = Literal["binomial", "multinomial"]
 METHODS: dict[str, int] = {"binomial": 1, "multinomial": 2}  # SCX_BINOMIAL, SCX_MULTINOMIAL

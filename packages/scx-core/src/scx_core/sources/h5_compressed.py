@@ -8,7 +8,7 @@ and `indices` and `data` with one entry a stored value. The code speaks of the *
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -104,6 +104,25 @@ class CompressedArrays:
                     indices=self._checked(as_indices(indices.read(low, high)), low),
                     values=data.read(low, high),
                 )
+
+    def majors(self, start: int, stop: int) -> CompressedPiece:
+        """Majors `start` to `stop` as one piece, however large; raises as `pieces`."""
+        pointers = self._pointers(start, stop)
+        low, high = int(pointers[0]), int(pointers[-1])
+        return CompressedPiece(
+            first_major=start,
+            indptr=pointers - low,
+            indices=self._checked(as_indices(native(self.indices[low:high])), low),
+            values=native(self.data[low:high]),
+        )
+
+    def with_caches(self, piece_bytes: int) -> CompressedArrays:
+        """The same arrays, read by pieces of about `piece_bytes` without unpacking chunks twice."""
+        return replace(
+            self,
+            data=with_chunk_cache(self.data, piece_bytes),
+            indices=with_chunk_cache(self.indices, piece_bytes),
+        )
 
     def _pointers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Entries `start` to `stop` (inclusive) of indptr, which must ascend within bounds."""

@@ -1,0 +1,42 @@
+"""The command `scx-tokenize`: tokens of all cells of files.
+
+Exit codes are those of `scx`: 0 for success, 1 when something failed, 2 for a wrong command line,
+130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from scx_core._command_line import run_program
+
+from ._commands import tokens
+from ._version import __version__
+
+# What each command adds: a function that takes the parser's sub-commands. These modules load
+# nothing large before their command runs, so that `scx-tokenize --help` is quick.
+COMMANDS = (tokens.add_rank, tokens.add_bin, tokens.add_sample)
+# arguments of Python functions that are options of the command line
+ARGUMENTS = (*tokens.ARGUMENTS,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `scx-tokenize` with the given arguments (or the process's own); give its exit code."""
+    return run_program(_parser(), arguments, names=ARGUMENTS)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scx-tokenize", description="Turn the cells of .scx and .h5ad files into tokens."
+    )
+    parser.add_argument("--version", action="version", version=f"scx-tokenize {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in COMMANDS:
+        add(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""Inputs before a job starts: what is in them, and whether they fit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._genes import without_version
+from scx_core._user_warnings import warn_user
+
+from .._genes import FileGenes, file_genes, match_genes
+from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
+from ._description import InputFile
+from ._obs import kept_positions, obs_arrays
+from ._vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS_LOOKED_AT = 100
+TURNED_FOLDER = "turned"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """What of the inputs is read; attributes are arguments of `run`."""
+
+    source: str
+    modality: str | None
+    gene_key: str | None
+    gene_synonyms: Mapping[str, str] | None
+    gene_filter: str | None
+    min_known_genes: float
+    obs_columns: tuple[str, ...]
+    obs_filter: str | None
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """One input as it was found.
+
+    Attributes
+    ----------
+    path
+        The file.
+    genes
+        Its genes.
+    selected
+        bool, which of them are taken; None for all.
+    obs_types
+        The types of the columns of obs that are kept.
+    n_cells
+        Cells that are taken.
+    """
+
+    path: str
+    genes: FileGenes
+    selected: npt.NDArray[np.bool_] | None
+    obs_types: Mapping[str, Any]
+    n_cells: int
+    is_in_rows: bool
+    has_fractions: bool
+
+
+def inspect(path: str, options: InputOptions) -> Inspected:
+    """Look at an input; raises what `open_cells`, `file_genes` and the columns of obs raise."""
+    with open_cells(path, source=options.source, modality=options.modality) as cells:
+        var = cells.var()
+        genes = file_genes(path, var, options.gene_key, synonyms=options.gene_synonyms)
+        selected = None
+        if options.gene_filter is not None:
+            selected = _flags(var, options.gene_filter, path)
+        n_cells = len(cells.rows)
+        obs_types: dict[str, Any] = {}
+        if options.obs_filter is not None or options.obs_columns:
+            obs = cells.obs()
+            positions = kept_positions(obs, options.obs_filter, path=path)
+            arrays = obs_arrays(obs.iloc[positions], options.obs_columns, path=path)
+            obs_types = {name: array.type for name, array in arrays.items()}
+            n_cells = len(positions)
+        is_in_rows = not isinstance(cells, H5adCells) or cells.is_in_rows
+        if isinstance(cells, H5adCells):
+            _check_shape(cells, n_vars=len(var))
+        fractions = is_in_rows and _has_fractions(cells)
+        return Inspected(path, genes, selected, obs_types, n_cells, is_in_rows, fractions)
+
+
+def input_files(
+    inspected: Sequence[Inspected],
+    vocabulary: Vocabulary,
+    options: InputOptions,
+    *,
+    chosen: Sequence[str] | None,
+) -> tuple[InputFile, ...]:
+    """The inputs with the places of their genes in the vocabulary.
+
+    `chosen` are the ids to take; None takes all that the vocabulary has. .h5ad files that are not
+    in rows have no `turned` yet.
+
+    Raises
+    ------
+    ValueError
+        A file knows too few genes of the vocabulary.
+    """
+    joined = match_genes(
+        [one.genes for one in inspected],
+        vocabulary.names,
+        min_known_genes=options.min_known_genes,
+    )
+    wanted = None
+    if chosen is not None:
+        wanted = np.isin(joined.names, [without_version(name) for name in chosen])
+        if not wanted.any():
+            raise ValueError(
+                f"genes names {len(chosen)} genes, such as {chosen[0]!r}, but the vocabulary has "
+                f"none of them; its genes look like {vocabulary.names[0]!r}"
+            )
+    files = []
+    for one, columns, match in zip(inspected, joined.columns, joined.matches, strict=True):
+        places = _selected(columns, len(vocabulary), one.selected, wanted)
+        if places is not None and not np.any(places >= 0):
+            raise ValueError(f"{one.path}: no gene is left of those that were selected")
+        files.append(
+            InputFile(
+                path=os.path.abspath(one.path),
+                kind=kind_of(one.path),
+                size=os.path.getsize(one.path),
+                identity=content_identity(one.path),
+                turned=None,
+                n_cells=one.n_cells,
+                places=places,
+                n_genes=match.n_genes,
+                n_known=match.n_known,
+                n_merged=match.n_merged,
+                share_known=match.share_known,
+            )
+        )
+    return tuple(files)
+
+
+def content_identity(path: str) -> str:
+    """What stands for the content of a file, hexadecimal.
+
+    Of a .scx file, a hash of the names and hashes of its sections; of an .h5ad, its SHA-256.
+    """
+    if kind_of(path) == "scx":
+        from scx_core.experiment import Experiment
+
+        with Experiment(path) as experiment:
+            return _of_sections(experiment)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def identity_of(cells: Cells) -> str:
+    """The `content_identity` of a .scx file that is open."""
+    assert isinstance(cells, ScxCells)
+    return _of_sections(cells.experiment)
+
+
+def _of_sections(experiment: Any) -> str:
+    parts = hashlib.sha256()
+    for section in experiment.file.sections:
+        parts.update(f"{section.section_type} {section.name}\0".encode("utf-8", "surrogatepass"))
+        parts.update(section.blake3)
+    return parts.hexdigest()
+
+
+def turned_file(file: InputFile, source: str, folder: Path) -> Path:
+    """A .scx file with the matrix of an .h5ad that is not in CSR, made where it is not there yet.
+
+    It is made in bounded memory, and lies in `folder` while the job lasts.
+    """
+    from scx_core.sources.base import ExperimentContent, ModalityContent
+    from scx_core.writing import write_experiment
+
+    target = folder / f"{file.identity}.scx"
+    if target.exists():
+        return target
+    import pandas as pd
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with H5adCells(file.path, source, None) as cells:
+        matrix = cells.matrix_source
+        names = [pd.RangeIndex(length).astype(str) for length in matrix.shape]
+        content = ExperimentContent(
+            obs=pd.DataFrame(index=names[0]),
+            modalities={"": ModalityContent(var=pd.DataFrame(index=names[1]), X=matrix)},
+        )
+        write_experiment(target, content, progress=False)
+    return target
+
+
+def _selected(
+    columns: npt.NDArray[np.int32] | None,
+    n_places: int,
+    selected: npt.NDArray[np.bool_] | None,
+    wanted: npt.NDArray[np.bool_] | None,
+) -> npt.NDArray[np.int32] | None:
+    if selected is None and wanted is None:
+        return columns
+    places = np.arange(n_places, dtype=np.int32) if columns is None else columns
+    kept = places >= 0
+    if selected is not None:
+        kept &= selected
+    if wanted is not None:
+        kept &= wanted[places]
+    return np.where(kept, places, -1).astype(np.int32)
+
+
+def _flags(var: pd.DataFrame, name: str, path: str) -> npt.NDArray[np.bool_]:
+    if name not in var.columns:
+        there = ", ".join(map(str, var.columns)) or "none"
+        raise KeyError(f"{path} has no var column {name!r}; it has {there}")
+    values = var[name]
+    if values.dtype.kind != "b" or values.isna().any():
+        raise ValueError(f"var column {name!r} of {path} is {values.dtype}, not true or false")
+    return values.to_numpy(dtype=np.bool_)
+
+
+def _check_shape(cells: H5adCells, *, n_vars: int) -> None:
+    shape, n_obs = cells.matrix_source.shape, len(cells.obs())
+    if shape != (n_obs, n_vars):
+        raise ValueError(
+            f"{cells.path}: the matrix is {shape[0]} x {shape[1]}, but obs and var are for {n_obs} "
+            f"cells x {n_vars} genes"
+        )
+    if cells.matrix_source.dtype.kind not in "biuf":
+        raise ValueError(f"{cells.path}: the matrix holds {cells.matrix_source.dtype}, not numbers")
+
+
+def _has_fractions(cells: Cells) -> bool:
+    """Whether the first cells have values that are no counts."""
+    positions = np.arange(min(len(cells.rows), ROWS_LOOKED_AT), dtype=np.int64)
+    if not len(positions):
+        return False
+    values = cells.gather(positions, None, len(cells.var()), threads=1)[2]
+    finite = values[np.isfinite(values)]
+    return bool(np.any(finite != np.rint(finite)))
+
+
+def warn_of_fractions(inspected: Sequence[Inspected], source: str, what: str) -> None:
+    """Warn where a model takes counts and files hold something else."""
+    odd = [one.path for one in inspected if one.has_fractions]
+    if odd:
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        warn_user(
+            f"{odd[0]}{more}: {source} holds values that are no whole numbers, but {what} takes "
+            "raw counts; another matrix is chosen with source, such as 'raw' or 'layers/counts'"
+        )

@@ -1,0 +1,170 @@
+"""From the arguments of `run` to a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .. import _arguments as numbers
+from ._description import Job
+from ._gene_files import GeneList, GeneTable, read_list, read_table
+from ._inputs import (
+    TURNED_FOLDER,
+    InputOptions,
+    Inspected,
+    input_files,
+    inspect,
+    turned_file,
+    warn_of_fractions,
+)
+from ._obs import common_types
+from ._paths import StrPath, input_paths
+from ._presets import method_of
+from ._vocabulary import Vocabulary, make_vocabulary
+
+TOKEN_VALUES = ("token", "token_id", "input_id")
+MEDIAN_VALUES = ("median", "gene_median", "nonzero_median")
+SYNONYM_VALUES = ("synonym", "collapsed", "target")
+OWN_COLUMNS = ("input_ids", "length", "values", "row_id", "file_id")
+SHARD_ROWS_MAX = 2**24
+
+
+def plan_job(
+    kernel: str,
+    inputs: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    preset: str | None,
+    options: Mapping[str, Any],
+    token_dictionary: GeneTable | None,
+    gene_medians: GeneTable | None,
+    gene_synonyms: GeneTable | None,
+    genes: GeneList | None,
+    gene_filter: str | None,
+    gene_key: str | None,
+    min_known_genes: float,
+    source: str,
+    modality: str | None,
+    obs_columns: Sequence[str],
+    obs_filter: str | None,
+    shard_rows: int,
+    allow_pickle: bool,
+) -> Job:
+    """Check everything that can be checked before anything is written; arguments are `run`'s."""
+    tables = {"token_dictionary": token_dictionary, "gene_medians": gene_medians}
+    method = method_of(kernel, preset, options, tables)
+    rows = numbers.whole_number(
+        shard_rows, "shard_rows", who="run", lowest=1, highest=SHARD_ROWS_MAX
+    )
+    paths = input_paths(inputs)
+    chosen = None if genes is None else read_list(genes, "genes")
+    tokens = _table(token_dictionary, "token_dictionary", TOKEN_VALUES, allow_pickle=allow_pickle)
+    medians = _table(gene_medians, "gene_medians", MEDIAN_VALUES, allow_pickle=allow_pickle)
+    synonyms = _table(gene_synonyms, "gene_synonyms", SYNONYM_VALUES, allow_pickle=allow_pickle)
+    reading = InputOptions(
+        source=source,
+        modality=modality,
+        gene_key=gene_key,
+        gene_synonyms=synonyms,
+        gene_filter=gene_filter,
+        min_known_genes=_share(min_known_genes),
+        obs_columns=_obs_columns(obs_columns),
+        obs_filter=obs_filter,
+    )
+    vocabulary = None
+    if tokens is not None or medians is not None:
+        vocabulary = _vocabulary(tokens, medians, None, method.special, method.append_special)
+    inspected = [inspect(path, reading) for path in paths]
+    if not any(one.n_cells for one in inspected):
+        raise ValueError(_no_cells(inspected, obs_filter))
+    if vocabulary is None:
+        names = list(dict.fromkeys(inspected[0].genes.ids))
+        vocabulary = _vocabulary(None, None, names, method.special, method.append_special)
+    files = input_files(inspected, vocabulary, reading, chosen=chosen)
+    if method.takes_counts is not None:
+        warn_of_fractions(inspected, source, method.takes_counts)
+    types = common_types({one.path: one.obs_types for one in inspected if one.n_cells})
+    folder = Path(os.path.abspath(out))
+    turned = [
+        file if one.is_in_rows else replace(file, turned=str(_turned_path(folder, file.identity)))
+        for file, one in zip(files, inspected, strict=True)
+    ]
+    return Job(
+        kernel=method.kernel,
+        options=method.options,
+        vocabulary=vocabulary,
+        framing=method.framing,
+        files=tuple(turned),
+        source=source,
+        modality=modality,
+        obs_filter=obs_filter,
+        obs_types=types,
+        folder=str(folder),
+        shard_rows=rows,
+    )
+
+
+def turn_matrices(job: Job) -> None:
+    """Make the .scx files that stand in for matrices which cannot be read by rows."""
+    for file in job.files:
+        if file.turned is not None:
+            turned_file(file, job.source, Path(job.folder) / TURNED_FOLDER)
+
+
+def _turned_path(folder: Path, identity: str) -> Path:
+    return folder / TURNED_FOLDER / f"{identity}.scx"
+
+
+def _table(
+    given: GeneTable | None, argument: str, values: Sequence[str], *, allow_pickle: bool
+) -> Any:
+    if given is None:
+        return None
+    return read_table(given, argument, values=values, allow_pickle=allow_pickle)
+
+
+def _vocabulary(
+    tokens: Any,
+    medians: Any,
+    names: Sequence[str] | None,
+    special: Sequence[str],
+    append: bool,  # noqa: FBT001
+) -> Vocabulary:
+    # a vocabulary that the job makes up has no special tokens yet
+    append = append or tokens is None
+    return make_vocabulary(tokens, medians, names, special=special, append_special=append)
+
+
+def _share(value: Any) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"min_known_genes={value!r} must be a number from 0 to 1") from None
+    if not 0 <= share <= 1:
+        raise ValueError(f"min_known_genes={value!r} must be a number from 0 to 1")
+    return share
+
+
+def _obs_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"obs_columns holds {name!r}; names of columns are text")
+        if name in OWN_COLUMNS:
+            raise ValueError(
+                f"obs column {name!r} cannot be kept: the tokens have a column of that name"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"obs_columns names a column twice: {', '.join(names)}")
+    return names
+
+
+def _no_cells(inspected: Sequence[Inspected], query: str | None) -> str:
+    paths = ", ".join(one.path for one in inspected[:3])
+    more = f" and {len(inspected) - 3} more files" if len(inspected) > 3 else ""
+    if query is None:
+        return f"there are no cells in {paths}{more}"
+    return f"obs_filter={query!r} keeps no cell of {paths}{more}"

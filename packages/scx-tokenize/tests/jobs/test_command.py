@@ -1,0 +1,104 @@
+"""The command `scx-tokenize`: what it makes, prints and answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_samples import as_json, cells, ids_of, medians_of, shard_bytes, tokens_of, tree, written
+
+import scx_tokenize
+from scx_tokenize._cli import main
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, str]:
+    """Files of a run."""
+    return {
+        "input": str(written(cells(40), tmp_path / "a.scx")),
+        "tokens": str(as_json(tokens_of(), tmp_path / "tokens.json")),
+        "medians": str(as_json(medians_of(), tmp_path / "medians.json")),
+    }
+
+
+def rank(given: dict[str, str], out: Path, *more: Any) -> int:
+    tables = ["--token-dictionary", given["tokens"], "--gene-medians", given["medians"]]
+    return main(["rank", given["input"], str(out), *tables, *map(str, more)])
+
+
+def test_the_command_makes_what_the_function_makes(
+    tmp_path: Path, given: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--preset", "geneformer-v2", "--obs-filter", "n_counts > 20", "--shard-rows", 8]
+    columns = ["--obs-columns", "cell_type", "donor"]
+    assert rank(given, tmp_path / "one", *options, *columns) == 0
+    printed = capsys.readouterr().out
+    assert "60 of 60 genes known (100% of what could be)" in printed
+    scx_tokenize.run(
+        "rank",
+        given["input"],
+        tmp_path / "two",
+        preset="geneformer-v2",
+        token_dictionary=given["tokens"],
+        gene_medians=given["medians"],
+        obs_filter="n_counts > 20",
+        obs_columns=["cell_type", "donor"],
+        shard_rows=8,
+    )
+    assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
+
+
+def test_a_command_that_is_repeated_keeps_what_is_there(
+    tmp_path: Path, given: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rank(given, tmp_path / "out") == 0
+    before = tree(tmp_path)
+    assert rank(given, tmp_path / "out") == 0
+    assert tree(tmp_path) == before
+    capsys.readouterr()
+    assert rank(given, tmp_path / "out", "--l-max", 5) == 1
+    said = capsys.readouterr().err
+    assert "options.l_max is 2048 there and 5 here" in said
+    assert "replace it with --overwrite" in said
+    assert rank(given, tmp_path / "out", "--l-max", 5, "--overwrite", "--quiet") == 0
+    assert max(map(len, ids_of(tmp_path / "out"))) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["rank", "missing.scx", "out"], 1, "--gene-medians: it is needed for 'rank'"),
+        (["bin", "missing.scx", "out"], 1, "there is no file missing.scx"),
+        (["bin", "only.scx"], 2, "the following arguments are required: OUT"),
+        (["bin", "a.scx", "out", "--preset", "uce"], 2, "invalid choice: 'uce'"),
+        (["sample", "a.scx", "out", "--l-max", "5"], 2, "unrecognized arguments: --l-max"),
+        (["bin", "a.scx", "out", "--n-bins", "2"], 2, "2 is less than 3"),
+        ([], 2, "the following arguments are required: COMMAND"),
+    ],
+)
+def test_wrong_commands_are_answered_in_their_words(
+    arguments: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = main(arguments)
+    except SystemExit as error:
+        found = int(error.code or 0)
+    assert found == code
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["rank", "bin", "sample"])
+def test_help_names_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    printed = capsys.readouterr().out
+    for name in ("--obs-filter", "--threads", "--token-dictionary", "--overwrite", "--hf"):
+        assert name in printed
