@@ -191,8 +191,7 @@ pub const Collation = struct {
         if (!is_hidden) {
             const ranked = top_k.topK(self.rows.rowValues(row), self.k_enc, &scratch.ranking);
             const ids = self.rows.ids(row);
-            for (ranked) |entry| {
-                const place = entry.place();
+            for (ranked) |place| {
                 if (any_dropped and scratch.dropped[place]) continue;
                 gene_ids[n_tokens] = ids[place];
                 counts[n_tokens] = scratch.transformed[place];

@@ -6,6 +6,8 @@ const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const log_scaled = @import("../kernels/log_scaled.zig");
+const ranked_places = @import("../kernels/ranked_places.zig");
+const row_sum = @import("../kernels/row_sum.zig");
 const token_draws = @import("../kernels/tokens/draws.zig");
 const token_rank = @import("../kernels/tokens/rank_values.zig");
 const row_values = @import("../codec/row_values.zig");
@@ -92,15 +94,22 @@ fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) ca
     log_scaled.logScaled(values[0..n_values], factor, out);
 }
 
-fn rankValues(
-    ids: [*]const i32,
-    values: [*]const f32,
-    n_values: usize,
-    statistics: [*]const f64,
-    factor: f64,
-    out: [*]f32,
-) callconv(.c) void {
-    token_rank.rankValues(ids[0..n_values], values[0..n_values], statistics, factor, out);
+fn librarySize(values: [*]const f32, n_values: usize) callconv(.c) f64 {
+    return row_sum.librarySize(values[0..n_values]);
+}
+
+fn rankedPlaces(values: [*]const f32, n_values: usize, k: usize, space: *const ranked_places.Space) callconv(.c) usize {
+    return ranked_places.rankedPlaces(values[0..n_values], k, space.*).len;
+}
+
+fn rankRow(
+    row: *const token_rank.Row,
+    keys: [*]f32,
+    space: *const ranked_places.Space,
+    ids_out: [*]i32,
+    l_max: usize,
+) callconv(.c) usize {
+    return token_rank.rankRow(row.*, keys, space.*, ids_out, l_max);
 }
 
 fn choose(
@@ -127,7 +136,9 @@ const table: table_format.Table = .{
     .selectValues = selectValues,
     .emitSelected = emitSelected,
     .logScaled = logScaled,
-    .rankValues = rankValues,
+    .librarySize = librarySize,
+    .rankedPlaces = rankedPlaces,
+    .rankRow = rankRow,
     .choose = choose,
     .uniforms = uniforms,
 };
@@ -150,6 +161,10 @@ test {
     _ = @import("../kernels/panel.zig");
     _ = @import("../kernels/transform.zig");
     _ = @import("../kernels/log_scaled.zig");
+    _ = @import("../kernels/digit_sort.zig");
+    _ = @import("../kernels/ranked_places.zig");
+    _ = @import("../kernels/row_sum.zig");
+    _ = @import("../kernels/word_sort.zig");
     _ = @import("../kernels/tokens/draws.zig");
     _ = @import("../kernels/tokens/rank_values.zig");
 }

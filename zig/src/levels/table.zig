@@ -4,6 +4,8 @@ const std = @import("std");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
+const rank_values = @import("../kernels/tokens/rank_values.zig");
+const ranked_places = @import("../kernels/ranked_places.zig");
 
 /// What the values of a row become.
 pub const Target = enum(u32) {
@@ -69,15 +71,25 @@ pub const Table = extern struct {
     /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.
     logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void,
 
-    /// What the genes of a row are ranked by; `statistics` has one entry for each gene id.
-    rankValues: *const fn (
-        ids: [*]const i32,
+    /// The sum of a row in float64, as if added in order; negatives and NaN left out.
+    librarySize: *const fn (values: [*]const f32, n_values: usize) callconv(.c) f64,
+
+    /// The places of the at most k largest values, in their order, into `space.places`; gives their number.
+    rankedPlaces: *const fn (
         values: [*]const f32,
         n_values: usize,
-        statistics: [*]const f64,
-        factor: f64,
-        out: [*]f32,
-    ) callconv(.c) void,
+        k: usize,
+        space: *const ranked_places.Space,
+    ) callconv(.c) usize,
+
+    /// The ids of a row in the order of what they are ranked by, at most l_max; gives their number.
+    rankRow: *const fn (
+        row: *const rank_values.Row,
+        keys: [*]f32,
+        space: *const ranked_places.Space,
+        ids_out: [*]i32,
+        l_max: usize,
+    ) callconv(.c) usize,
 
     /// Genes drawn by cumulative weights, which are changed.
     choose: *const fn (

@@ -43,10 +43,11 @@ pub const Crop = struct {
         const mask = crop.mask[from..][0..crop.k];
         const pad = crop.pad[from..][0..crop.k];
         const genes = crop.rows.ids(row);
-        const ranked = top_k.topK(crop.rows.rowValues(row), crop.k, scratch);
-        for (ranked, ids[0..ranked.len], values[0..ranked.len]) |entry, *id, *value| {
-            id.* = genes[entry.place()];
-            value.* = entry.value();
+        const stored = crop.rows.rowValues(row);
+        const ranked = top_k.topK(stored, crop.k, scratch);
+        for (ranked, ids[0..ranked.len], values[0..ranked.len]) |place, *id, *value| {
+            id.* = genes[place];
+            value.* = stored[place];
         }
         @memset(mask[0..ranked.len], 1);
         @memset(pad[0..ranked.len], 0);

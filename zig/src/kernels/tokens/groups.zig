@@ -136,13 +136,13 @@ fn bySorting(values: []const f32, codes: []u32, scratch: *Scratch) []Group {
     var rest = ranked.len;
     while (rest > 0) {
         rest -= 1;
-        const value = ranked[rest].value();
+        const value = values[ranked[rest]];
         if (n_groups == 0 or scratch.groups[n_groups - 1].value != value) {
             n_groups += 1;
             scratch.groups[n_groups - 1] = .{ .value = value, .end = undefined, .code = n_groups };
         }
         scratch.groups[n_groups - 1].end = @intCast(ranked.len - rest);
-        codes[ranked[rest].place()] = n_groups;
+        codes[ranked[rest]] = n_groups;
     }
     return scratch.groups[0..n_groups];
 }

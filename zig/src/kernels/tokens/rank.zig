@@ -5,8 +5,8 @@ const dispatch = @import("../../levels/dispatch.zig");
 const errors = @import("../../errors.zig");
 const parallel = @import("../../codec/parallel.zig");
 const per_row = @import("per_row.zig");
+const rank_values = @import("rank_values.zig");
 const top_k = @import("../top_k.zig");
-const value_modes = @import("../value_modes.zig");
 const CsrRows = @import("../csr_rows.zig").CsrRows;
 
 const Failure = errors.Failure;
@@ -25,41 +25,32 @@ pub const Ranking = struct {
 
     /// Needs ids below the number of statistics.
     pub fn run(job: *const Ranking, threads: u32, report: *Report) Failure!void {
-        const wide = try job.allocator.alloc(f64, job.statistics.len);
-        defer job.allocator.free(wide);
-        for (job.statistics, wide) |narrow, *statistic| statistic.* = narrow;
-        const shared: Shared = .{ .job = job, .statistics = wide };
-        try per_row.run(.{ .rows = job.rows, .width = job.l_max, .threads = threads }, &shared, Shared.part, report);
+        try per_row.run(.{ .rows = job.rows, .width = job.l_max, .threads = threads }, job, part, report);
     }
 
-    const Shared = struct {
-        job: *const Ranking,
-        statistics: []const f64,
+    fn part(job: *const Ranking, range: parallel.Range, _: *Report) Failure!void {
+        const longest = per_row.longestIn(job.rows, range);
+        var scratch: top_k.Scratch = try .init(job.allocator, longest);
+        defer scratch.deinit();
+        const keys = try job.allocator.alloc(f32, longest);
+        defer job.allocator.free(keys);
+        for (range.start..range.stop) |row| job.one(row, keys, &scratch);
+    }
 
-        fn part(shared: *const Shared, range: parallel.Range, _: *Report) Failure!void {
-            const job = shared.job;
-            const longest = per_row.longestIn(job.rows, range);
-            var scratch: top_k.Scratch = try .init(job.allocator, longest);
-            defer scratch.deinit();
-            const keys = try job.allocator.alloc(f32, longest);
-            defer job.allocator.free(keys);
-            for (range.start..range.stop) |row| shared.one(row, keys, &scratch);
-        }
-
-        fn one(shared: *const Shared, row: usize, all_keys: []f32, scratch: *top_k.Scratch) void {
-            const job = shared.job;
-            const genes = job.rows.ids(row);
-            const values = job.rows.rowValues(row);
-            const keys = all_keys[0..genes.len];
-            const factor = job.target_sum / value_modes.librarySize(values);
-            dispatch.table().rankValues(genes.ptr, values.ptr, genes.len, shared.statistics.ptr, factor, keys.ptr);
-            const ranked = top_k.topK(keys, job.l_max, scratch);
-            const ids = job.ids[row * job.l_max ..][0..job.l_max];
-            for (ranked, ids[0..ranked.len]) |entry, *id| id.* = genes[entry.place()];
-            @memset(ids[ranked.len..], 0);
-            job.lengths[row] = @intCast(ranked.len);
-        }
-    };
+    fn one(job: *const Ranking, row: usize, keys: []f32, scratch: *top_k.Scratch) void {
+        const values = job.rows.rowValues(row);
+        const ids = job.ids[row * job.l_max ..][0..job.l_max];
+        const ranked: rank_values.Row = .{
+            .ids = job.rows.ids(row).ptr,
+            .values = values.ptr,
+            .n_values = values.len,
+            .statistics = job.statistics.ptr,
+            .target_sum = job.target_sum,
+        };
+        const length = dispatch.table().rankRow(&ranked, keys.ptr, &scratch.space, ids.ptr, ids.len);
+        @memset(ids[length..], 0);
+        job.lengths[row] = @intCast(length);
+    }
 };
 
 /// Each statistic finite and strictly positive; the first gene whose is not is named.
