@@ -22,6 +22,7 @@ from prepare_reading import CONTAINERS, read
 
 import cellucid_prepare
 from realistic_counts import make_counts
+from scx_core.experiment._to_mudata import no_columns_pulled
 
 N_CELLS, N_GENES, MEDIAN_UMI = 5000, 2000, 3000
 IDENTITY = {"dataset_id": "browser-test", "dataset_name": "Cells in a browser"}
@@ -235,7 +236,7 @@ def modalities(cells: anndata.AnnData) -> mudata.MuData:
     rna = anndata.AnnData(cells.X[10:], obs=cells.obs[["score"]][10:], var=cells.var)
     protein = anndata.AnnData(sp.csr_matrix(cells.X[:4000, :30]), obs=cells.obs[["score"]][:4000])
     protein.var_names = [f"protein {number}" for number in range(30)]
-    with mudata.set_options(pull_on_update=False):
+    with no_columns_pulled():
         made = mudata.MuData({"rna": rna, "protein": protein})
     made.obs["cell_type"] = cells.obs["cell_type"].reindex(made.obs_names)
     made.obsm["X_umap"] = cells.obsm["X_umap"][cells.obs_names.get_indexer(made.obs_names)]

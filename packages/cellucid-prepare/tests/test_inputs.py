@@ -16,6 +16,7 @@ from prepare_samples import complete
 
 import cellucid_prepare
 import scx_core
+from scx_core.experiment._to_mudata import no_columns_pulled
 
 IDENTITY = {"dataset_id": "id", "dataset_name": "name"}
 
@@ -150,7 +151,7 @@ def multimodal() -> mudata.MuData:
         var=pd.DataFrame(index=["p0", "g1"]),
         obsm={"X_own": np.arange(60.0).reshape(30, 2)},
     )
-    with mudata.set_options(pull_on_update=False):
+    with no_columns_pulled():
         result = mudata.MuData({"prot": protein, "rna": rna})
     result.obsm["X_joint"] = np.random.default_rng(0).normal(size=(result.n_obs, 2))
     result.obs["batch"] = pd.Categorical(["x", "y"] * (result.n_obs // 2))

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from prepare_reading import listing, refusal_leaves_nothing, refused_everywhere, written
-from prepare_samples import coordinates, graph, obs, small
+from prepare_samples import cell_names, coordinates, graph, obs, small
 
 import cellucid_prepare
 
 WITH_NAN = [[np.nan, 1], *[[0, 0]] * 5]
+# as objects from the beginning: what pandas 3 makes of lists of text could not hold it
+LONE_SURROGATE = pd.Series(["\ud800", *"bcdef"], index=cell_names(), dtype=object)
 COLUMNS: dict[str, tuple[str, Any]] = {
     "mixed": (r"obs\['a'\].* int .*row 1: 2", np.array(["1", 2, 3, "x", "y", "z"], object)),
     "flags with a gap": (r"obs\['a'\].* bool ", np.array([True, None] * 3, object)),
@@ -24,7 +26,7 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "infinite": (r"obs\['a'\].*2 values", [1, np.inf, 2, -np.inf, 3, 4.0]),
     "mixed labels": (r"obs\['a'\].*label", pd.Categorical(np.array(["b", 1] * 3, object))),
     "NUL": (r"obs\['a'\].*NUL", ["a\0b", "b", "c", "d", "e", "f"]),
-    "surrogate": (r"obs\['a'\].*Unicode", ["\ud800", "b", "c", "d", "e", "f"]),
+    "surrogate": (r"obs\['a'\].*Unicode", LONE_SURROGATE),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
+from scx_core.experiment._to_mudata import no_columns_pulled
 from scx_train import IndexPlanDataset, MultimodalTrainingDataset, TrainingDataset, split
 
 GONE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 42, 100]  # the first shard is empty then
@@ -156,8 +157,8 @@ def test_cells_of_a_modality(tmp_path: Path) -> None:
         part.obs["own"] = list(cells)
         part.obsm["own"] = np.array(cells, dtype=float)[:, None]
         parts[name] = part
-    mudata.set_options(pull_on_update=False)
-    mdata = mudata.MuData(parts)
+    with no_columns_pulled():
+        mdata = mudata.MuData(parts)
     path = tmp_path / "cells.scx"
     scx_core.from_mudata(mdata, path, shard_size=8)
     scx_core.mark_deleted(path, [0, 12, 35])

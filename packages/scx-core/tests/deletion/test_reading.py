@@ -16,6 +16,7 @@ from anndata.tests.helpers import assert_equal
 
 import scx_core
 from scx_core._cli import main
+from scx_core.experiment._to_mudata import no_columns_pulled
 
 GONE = [0, 3, 16, 17, 31, 50, 51, 52, 99]
 
@@ -188,8 +189,8 @@ def multimodal() -> Any:
         part.obsm["pca"] = rng.normal(size=(len(cells), 2))
         part.obsp["graph"] = sp.random(len(cells), len(cells), 0.2, format="csr", random_state=3)
         parts[name] = part
-    mudata.set_options(pull_on_update=False)
-    mdata = mudata.MuData(parts)
+    with no_columns_pulled():
+        mdata = mudata.MuData(parts)
     mdata.obsm["umap"] = rng.normal(size=(mdata.n_obs, 2))
     return mdata
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from cell_set_files import MakeCollection, dense_of
 
 import scx_core
+from scx_core.experiment._to_mudata import no_columns_pulled
 from scx_train import SparseCellSetDataset
 
 GOOD: tuple[Any, ...] = ([0, 1], [3, 4], [0, 1], [0, 1, 2])
@@ -174,14 +175,15 @@ def test_deleted_rows_keep_their_numbers_and_are_refused(make_collection: MakeCo
 
 def test_cells_that_a_modality_lacks_are_refused(tmp_path: Path) -> None:
     mudata = pytest.importorskip("mudata")
-    mudata.set_options(pull_on_update=False)
     values = np.arange(20 * 4, dtype=np.float32).reshape(20, 4)
     rna = anndata.AnnData(sp.csr_matrix(values))
     adt = anndata.AnnData(sp.csr_matrix(values[5:, :2]))
     rna.obs_names, adt.obs_names = np.arange(20).astype(str), np.arange(5, 20).astype(str)
     adt.var_names = ["p0", "p1"]
     path = tmp_path / "both.scx"
-    scx_core.from_mudata(mudata.MuData({"rna": rna, "adt": adt}), path)
+    with no_columns_pulled():
+        mdata = mudata.MuData({"rna": rna, "adt": adt})
+    scx_core.from_mudata(mdata, path)
     dataset = SparseCellSetDataset([path], modality="adt")
     assert dataset.n_cols == 2
     batch = dataset.gather([0, 0], [19, 5], [0, 0], [0, 2])

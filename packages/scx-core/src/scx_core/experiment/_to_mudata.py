@@ -64,7 +64,7 @@ def _assembled(modalities: dict[str, anndata.AnnData], **parts: Any) -> mudata.M
             if parts["var"] is None:
                 super().update()
 
-    with warnings.catch_warnings(), _nothing_pulled():
+    with warnings.catch_warnings(), no_columns_pulled():
         # names that repeat did so in the object that was written: its owner knows
         warnings.simplefilter("ignore")
         mdata = Assembled(modalities, **parts)
@@ -72,7 +72,7 @@ def _assembled(modalities: dict[str, anndata.AnnData], **parts: Any) -> mudata.M
     return mdata
 
 
-def _nothing_pulled() -> AbstractContextManager[Any]:
+def no_columns_pulled() -> AbstractContextManager[Any]:
     """mudata leaves the columns of obs and var where they are, whatever the user has set."""
     import mudata
 
