@@ -51,6 +51,34 @@ def test_values_are_those_of_dense_batches(
                 x.check_format(full_check=True)
 
 
+@pytest.mark.parametrize("transforms", [{}, {"normalize": False, "log1p": False}])
+def test_large_batches(make_file: MakeFile, transforms: dict[str, Any]) -> None:
+    """Those beyond 4 MiB are stored past the caches, a cache line at a time."""
+    path = make_file(2500, 1500, shard_size=700)
+    options: dict[str, Any] = {"threads": 3, "shuffle": True, **transforms}
+    with (
+        TrainingDataset(path, 2400, **options) as dense,
+        TrainingDataset(path, 2400, layout="csr", **options) as csr,
+    ):
+        for expected, batch in zip(dense, csr, strict=True):
+            x = batch["X"]
+            assert len(x.indptr) < 2400 or x.data.nbytes + x.indices.nbytes > 2**22
+            np.testing.assert_array_equal(x.toarray(), expected["X"])
+            x.check_format(full_check=True)
+
+
+@pytest.mark.parametrize("panel", [None, [1, 4, 18]])
+def test_scipy_takes_the_memory_as_it_is(make_file: MakeFile, panel: list[int] | None) -> None:
+    """It copies arrays that see a small part of a larger one; three parts of a buffer are that."""
+    with TrainingDataset(make_file(300), 64, layout="csr", hvg_indices=panel) as dataset:
+        for batch in dataset:
+            x = batch["X"]
+            for part in (x.data, x.indices, x.indptr):
+                assert not part.flags.owndata
+                assert part.flags.writeable
+            assert isinstance(x.data.base.base, memoryview)
+
+
 @pytest.mark.parametrize("kind", ["palette", "decimals", "raw", "negative", "int64", "empty"])
 @pytest.mark.parametrize("panel", [None, [1, 4, 18]])
 @pytest.mark.parametrize("normalize", [False, True])

@@ -218,7 +218,7 @@ pub fn csrMemberRow(
     const found = try member.matrix.openRow(@intCast(row), scratch, report);
     if (found.row.n_values != indices.len) return otherCount(row, report);
     const source: CsrSource = .{ .matrix = member.matrix, .plan = columns.plan, .has_panel = columns.isMapped() };
-    const count = try source.decodeRow(&found, scratch, indices, values, report);
+    const count = try source.decodeRow(&found, scratch, .through_caches, indices, values, report);
     if (columns.order == .mixed) sortRow(scratch, indices[0..count], values[0..count], columns.plan.n_output);
     return count;
 }

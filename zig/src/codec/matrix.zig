@@ -12,6 +12,7 @@ const matrix_sections = @import("matrix_sections.zig");
 const panel_kernel = @import("../kernels/panel.zig");
 const rowpack = @import("rowpack.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
+const shard = @import("shard.zig");
 const shard_view = @import("shard_view.zig");
 const File = @import("../container/file.zig").File;
 const SectionType = @import("../container/section_types.zig").SectionType;
@@ -53,6 +54,7 @@ pub const Matrix = struct {
         defer allocator.free(indices);
         const shards = try allocator.alloc(ShardView, indices.len);
         errdefer allocator.free(shards);
+        startReadingHeaders(file, indices);
         var nnz: u64 = 0;
         var next_row: u64 = 0;
         for (shards, indices, 0..) |*view, section_index, number| {
@@ -94,6 +96,14 @@ pub const Matrix = struct {
             .level = level_table(),
         };
         return matrix;
+    }
+
+    /// All at once: a disk that is asked for one after the other lets each wait.
+    fn startReadingHeaders(file: *const File, indices: []const u32) void {
+        for (indices) |index| {
+            const range = file.sections[index].range();
+            file.startReading(.{ .offset = range.offset, .length = @min(range.length, shard.header_bytes) });
+        }
     }
 
     pub fn close(self: *Matrix) void {

@@ -187,23 +187,47 @@ pub fn unmap(mapped: Map) void {
     assert(result == 0);
 }
 
-/// Asks for pages of a map that will be read soon. A hint: nothing happens where the system does not take it.
+/// Asks for pages of a map that will be read soon, and comes back when they are there or as soon as the system does not
+/// say so. A hint: nothing happens where the system does not take it.
 pub fn willNeed(bytes: []const u8) void {
-    if (bytes.len == 0) return;
-    const page = std.heap.pageSize();
-    const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), page);
-    const stop = @intFromPtr(bytes.ptr) + bytes.len;
-    _ = c.madvise(@ptrFromInt(start), stop - start, c.MADV.WILLNEED);
+    const pages = pagesAround(bytes);
     // The system reads only so far ahead by itself: the pages are touched in order, so that it goes on.
-    if (!is_linux) return;
-    var at = start;
-    while (at < stop) : (at += populate_step) {
-        const length = @min(populate_step, stop - at);
-        if (linux.errno(linux.madvise(@ptrFromInt(at), length, madv_populate_read)) != .SUCCESS) return;
+    var at: usize = 0;
+    while (at < pages.len) : (at += step_bytes) {
+        const step = pages[at..@min(at + step_bytes, pages.len)];
+        _ = c.madvise(@ptrCast(@alignCast(@constCast(step.ptr))), step.len, c.MADV.WILLNEED);
+        // Touching pages that are in memory takes longer than faulting those in that are needed.
+        if (is_linux and !areResident(step)) {
+            _ = linux.madvise(@constCast(step.ptr), step.len, madv_populate_read);
+        }
     }
 }
 
-const populate_step = 4 << 20;
+/// Starts to read a few bytes that are looked at next, and does not wait. Where they are touched without that, the
+/// system reads megabytes around each first.
+pub fn startReading(bytes: []const u8) void {
+    const pages = pagesAround(bytes);
+    _ = c.madvise(@ptrCast(@alignCast(@constCast(pages.ptr))), pages.len, c.MADV.WILLNEED);
+}
+
+/// From the start of the first page on.
+fn pagesAround(bytes: []const u8) []const u8 {
+    const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), std.heap.pageSize());
+    return @as([*]const u8, @ptrFromInt(start))[0 .. @intFromPtr(bytes.ptr) + bytes.len - start];
+}
+
+/// Whether all pages are in memory. Of files that somebody else owns the system says so always; `WILLNEED` has started
+/// reading those.
+fn areResident(pages: []const u8) bool {
+    assert(pages.len <= step_bytes);
+    var states: [step_bytes / platform.page_bytes_min]u8 = undefined;
+    if (linux.errno(linux.mincore(@constCast(pages.ptr), pages.len, &states)) != .SUCCESS) return false;
+    const page_count = std.math.divCeil(usize, pages.len, std.heap.pageSize()) catch unreachable;
+    for (states[0..page_count]) |state| if (state & 1 == 0) return false;
+    return true;
+}
+
+const step_bytes = 4 << 20;
 /// MADV_POPULATE_READ, since Linux 5.14; older ones refuse it.
 const madv_populate_read = 22;
 

@@ -245,6 +245,9 @@ pub fn willNeed(bytes: []const u8) void {
     _ = PrefetchVirtualMemory(this_process, ranges.len, &ranges, 0);
 }
 
+/// Starts to read a few bytes that are looked at next.
+pub const startReading = willNeed;
+
 pub fn processId() u32 {
     return windows.GetCurrentProcessId();
 }

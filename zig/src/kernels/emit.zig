@@ -134,6 +134,27 @@ fn leave(comptime output: Output, way: Way, piece: []f32, out: [*]u8) void {
     while (at < piece.len) : (at += 1) target[at] = convert(output, 1, take(1, piece, at))[0];
 }
 
+/// Copies a part of a row as it is.
+pub fn copyWords(way: Way, source: []const u32, target: [*]u32) void {
+    const lanes = line_bytes / 4;
+    var at: usize = 0;
+    if (way == .past_caches) {
+        const ahead = (line_bytes - @intFromPtr(target) % line_bytes) % line_bytes;
+        const head = @min(source.len, ahead / 4);
+        while (at < head) : (at += 1) target[at] = source[at];
+        while (at + lanes <= source.len) : (at += lanes) {
+            const line: *align(line_bytes) @Vector(lanes, u32) = @ptrCast(@alignCast(target + at));
+            storePast(line, source[at..][0..lanes].*);
+        }
+    } else {
+        while (at + lanes <= source.len) : (at += lanes) {
+            const words: @Vector(lanes, u32) = source[at..][0..lanes].*;
+            target[at..][0..lanes].* = words;
+        }
+    }
+    while (at < source.len) : (at += 1) target[at] = source[at];
+}
+
 /// Takes elements out and leaves zeros.
 inline fn take(comptime lanes: usize, piece: []f32, at: usize) @Vector(lanes, f32) {
     const taken: @Vector(lanes, f32) = piece[at..][0..lanes].*;
@@ -257,6 +278,19 @@ test "rows of every type and length, at every alignment, ascending or not" {
             try expectRow(emission, slots[0..count], values[0..count], round % 33);
         };
     }
+}
+
+test "words copied either way, at every alignment and length" {
+    var source: [100]u32 = undefined;
+    for (&source, 0..) |*word, index| word.* = @intCast(index * 7 + 1);
+    for (std.enums.values(Way)) |way| for (0..17) |offset| for (0..source.len + 1) |count| {
+        var memory: [source.len + 40]u32 align(line_bytes) = @splat(0xa5a5_a5a5);
+        copyWords(way, source[0..count], memory[offset..].ptr);
+        finishStreaming();
+        try testing.expectEqualSlices(u32, source[0..count], memory[offset..][0..count]);
+        for (memory[0..offset]) |word| try testing.expectEqual(@as(u32, 0xa5a5_a5a5), word);
+        for (memory[offset + count ..]) |word| try testing.expectEqual(@as(u32, 0xa5a5_a5a5), word);
+    };
 }
 
 test "rounding to halves: ties, overflow, NaN" {

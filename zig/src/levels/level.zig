@@ -90,6 +90,10 @@ fn emitSelected(
     dense.emitSelected(plan, selected, scratch, way, out);
 }
 
+fn copyWords(way: emit.Way, source: [*]const u32, n_words: usize, target: [*]u32) callconv(.c) void {
+    emit.copyWords(way, source[0..n_words], target);
+}
+
 fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void {
     log_scaled.logScaled(values[0..n_values], factor, out);
 }
@@ -135,6 +139,7 @@ const table: table_format.Table = .{
     .selectRow = selectRow,
     .selectValues = selectValues,
     .emitSelected = emitSelected,
+    .copyWords = copyWords,
     .logScaled = logScaled,
     .librarySize = librarySize,
     .rankedPlaces = rankedPlaces,

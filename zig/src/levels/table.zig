@@ -68,6 +68,9 @@ pub const Table = extern struct {
         out: [*]u8,
     ) callconv(.c) void,
 
+    /// Columns or values of a row to where a batch has them.
+    copyWords: *const fn (way: emit.Way, source: [*]const u32, n_words: usize, target: [*]u32) callconv(.c) void,
+
     /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.
     logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void,
 

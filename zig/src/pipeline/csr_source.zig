@@ -9,6 +9,7 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 
 const buffers = @import("buffers.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
@@ -59,6 +60,8 @@ pub const CsrSource = struct {
 
     pub fn decode(source: *const CsrSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
         const views: Views = .of(task.rows.len, task.memory);
+        const way = source.wayOf(task.memory.len);
+        defer if (way == .past_caches) emit.finishStreaming();
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
             source.matrix.prefetch(task.rows[0..task.end], index);
             const begin: usize = @intCast(views.indptr[index]);
@@ -69,7 +72,7 @@ pub const CsrSource = struct {
             }
             const indices = views.indices[begin..end];
             const values = views.values[begin..end];
-            views.counts[index] = @intCast(try source.decodeRow(&found, scratch, indices, values, report));
+            views.counts[index] = @intCast(try source.decodeRow(&found, scratch, way, indices, values, report));
         }
     }
 
@@ -78,23 +81,33 @@ pub const CsrSource = struct {
         if (source.has_panel) moveTogether(n_rows, memory);
     }
 
+    /// With a panel the rows are moved together afterwards, and read again for it.
+    fn wayOf(source: *const CsrSource, batch_bytes: usize) emit.Way {
+        return if (source.has_panel) .through_caches else .ofBatch(batch_bytes);
+    }
+
     /// Answers how many values the row has in the batch.
     pub fn decodeRow(
         source: *const CsrSource,
         found: *const matrices.FoundRow,
         scratch: *Scratch,
+        way: emit.Way,
         indices: []i32,
         values: []f32,
         report: *Report,
     ) Failure!usize {
+        const level = source.matrix.level;
         if (!source.has_panel and source.plan.row_plan.transform.isIdentity()) {
-            @memcpy(indices, @as([]const i32, @ptrCast(scratch.arrays.row.columns[0..values.len])));
-            try source.matrix.rowValues(found, .f32, scratch, @ptrCast(values.ptr), report);
+            const decoded: [*]const u32 = @ptrCast(scratch.arrays.values);
+            try source.matrix.rowValues(found, .f32, scratch, @ptrCast(scratch.arrays.values), report);
+            level.copyWords(way, scratch.arrays.row.columns, indices.len, @ptrCast(indices.ptr));
+            level.copyWords(way, decoded, values.len, @ptrCast(values.ptr));
             return values.len;
         }
         const selected = try source.matrix.selectRow(&source.plan, found, scratch, report);
-        @memcpy(indices[0..selected.count], @as([*]const i32, @ptrCast(selected.columns)));
-        @memcpy(values[0..selected.count], selected.values);
+        assert(selected.count <= indices.len and selected.count <= values.len);
+        level.copyWords(way, selected.columns, selected.count, @ptrCast(indices.ptr));
+        level.copyWords(way, @ptrCast(selected.values), selected.count, @ptrCast(values.ptr));
         return selected.count;
     }
 

@@ -327,11 +327,13 @@ class CsrPipeline(MatrixPipeline[CsrBatch]):
         start = int(ffi.cast("uintptr_t", batch.indptr))
         end = int(ffi.cast("uintptr_t", batch.data)) + int(batch.data_bytes)
         memory = ffi.gc(ffi.cast("char *", batch.indptr), _releaser(batch.buffer))
-        whole = np.frombuffer(ffi.buffer(memory, end - start), dtype=np.uint8)
+        whole = memoryview(ffi.buffer(memory, end - start))
 
         def part(pointer: CData, count: int, dtype: type[Any]) -> npt.NDArray[Any]:
             first = int(ffi.cast("uintptr_t", pointer)) - start
-            return whole[first : first + count * 4].view(dtype)
+            # Each over memory of its own length: scipy copies arrays that see a part of a larger
+            # one. A view, since it asks for the size of what the array is a view of.
+            return np.frombuffer(whole[first : first + count * 4], dtype=dtype)[:]
 
         n_values = int(batch.n_values)
         return CsrBatch(
