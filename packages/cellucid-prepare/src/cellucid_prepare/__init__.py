@@ -1,7 +1,7 @@
 """One browser-ready file out of AnnData, MuData or .scx.
 
 `prepare` writes it: a standard AnnData or MuData, laid out so that a browser reads what it shows
-with few small requests.
+with few small requests. `check` says of any file whether it is laid out so.
 """
 
 from __future__ import annotations
@@ -16,13 +16,25 @@ from ._version import __version__
 require_version("cellucid-prepare", __version__)
 
 if TYPE_CHECKING:
+    from ._check import check
     from ._faults import Fault, PrepareError, PrepareTypeError
     from ._prepare import prepare
+    from .ready.report import CheckReport
 
-__all__ = ["Fault", "PrepareError", "PrepareTypeError", "__version__", "prepare"]
+__all__ = [
+    "CheckReport",
+    "Fault",
+    "PrepareError",
+    "PrepareTypeError",
+    "__version__",
+    "check",
+    "prepare",
+]
 
 # Modules are loaded when one of their names is first used, so that importing the package is quick.
 _MODULES = {
+    "CheckReport": "ready.report",
+    "check": "_check",
     "Fault": "_faults",
     "PrepareError": "_faults",
     "PrepareTypeError": "_faults",

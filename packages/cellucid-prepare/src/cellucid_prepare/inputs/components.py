@@ -9,17 +9,26 @@ from typing import Any
 from cellucid_prepare.checks.defaults import given_before
 
 
+@dataclass(frozen=True)
+class OfData:
+    """The layer, embedding or vector field of that name that the data holds."""
+
+    name: str
+
+
 @dataclass
 class Components:
     """What is given, unchecked. None stands for a component that is not there.
 
     `vector_fields` maps fields to embeddings to arrays. `identity` and `defaults` hold arguments of
-    `prepare` by name. `X` is anything that `expression_source` takes.
+    `prepare` by name. `X` and the members of `layers` are anything that `expression_source` takes.
+    By hand, `OfData` stands for a part of the data.
     """
 
     obs: Any = None
     var: Any = None
     X: Any = None
+    layers: Mapping[str, Any] = field(default_factory=dict)
     graph: Any = None
     embeddings: Any = None
     vector_fields: Any = None

@@ -1,8 +1,8 @@
-"""The components of an AnnData: in memory, a view, backed by a file, or lazy."""
+"""The components of an AnnData: in memory, a view, backed by a file, or lazy; also of a `Part`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ import numpy as np
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.checks.embeddings import split_obsm
 from cellucid_prepare.inputs.components import Components, identity_in
+from cellucid_prepare.inputs.matrices import reading_means
+from cellucid_prepare.inputs.selected import selected
 from scx_core.sources.anndata_memory import components_in_memory, frame_in_memory
+from scx_core.sources.h5_matrices import matrix_source as source_on_disk
 
 
 def anndata_components(adata: Any, faults: Faults) -> Components:
@@ -26,6 +29,7 @@ def anndata_components(adata: Any, faults: Faults) -> Components:
         obs=frame_in_memory(adata.obs),
         var=None if X is None else frame_in_memory(adata.var),
         X=X,
+        layers=_Layers(adata),
         graph=graph_in(adata.obsp),
         identity=identity,
         defaults=defaults,
@@ -37,12 +41,50 @@ def anndata_components(adata: Any, faults: Faults) -> Components:
 
 def matrix_of(adata: Any) -> Any:
     """X as something that can be read in blocks of cells."""
-    if getattr(adata, "isbacked", False) and not adata.is_view:
-        file = adata.file
-        if not file.is_open:
-            file.open()
-        return file["X"] if "X" in file else None  # noqa: SIM401  (it has no get)
-    return adata.X
+    if not getattr(adata, "isbacked", False):
+        return adata.X
+    if not adata.is_view:
+        return _stored_matrix(adata)
+    some = _stored_selection(adata)
+    return adata.X if some is None else some
+
+
+def _stored_matrix(adata: Any) -> Any:
+    file = adata.file
+    if not file.is_open:
+        file.open()
+    return file["X"] if "X" in file else None  # noqa: SIM401  (it has no get)
+
+
+def _stored_selection(view: Any) -> Any:
+    """X of a view of what is backed by a file, which `view.X` would load; None where it must."""
+    whole: Any = getattr(view, "_adata_ref", None)
+    chosen = [getattr(view, name, None) for name in ("_oidx", "_vidx")]
+    stored = None if whole is None else _stored_matrix(whole)
+    if stored is None or any(index is None for index in chosen):
+        return None
+    rows, columns = (
+        np.arange(length, dtype=np.int64)[index]
+        for length, index in zip(whole.shape, chosen, strict=True)
+    )
+    means = reading_means()
+    return selected(source_on_disk(stored, means), np.ravel(rows), np.ravel(columns), means)
+
+
+class _Layers(Mapping[str, Any]):
+    """The layers by name; since anndata 0.13 X stands among them too, under None."""
+
+    def __init__(self, adata: Any) -> None:
+        self._layers = adata.layers
+
+    def __getitem__(self, name: str) -> Any:
+        return self._layers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._layers if name is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def graph_in(obsp: Mapping[str, Any]) -> Any:

@@ -1,7 +1,8 @@
-"""The components of a MuData: its root, and each of its modalities."""
+"""The components of a MuData, or of `Multimodal`: its root, and each of its modalities."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from cellucid_prepare._faults import Faults, plural
 from cellucid_prepare.inputs.components import Components, identity_in
 from cellucid_prepare.inputs.from_anndata import add_obsm, anndata_components, graph_in
+from cellucid_prepare.inputs.matrices import expression_source, reading_means
+from cellucid_prepare.inputs.selected import reordered
 from scx_core.sources.anndata_memory import matrix_source
 
 
@@ -96,9 +99,10 @@ def as_one(mdata: Any, given: MuDataComponents, name: str, faults: Faults) -> Co
     order = members.astype(np.int64) - 1
     root = given.root
     if inner.X is not None:
-        is_same = np.array_equal(order, np.arange(mdata.mod[name].n_obs))
-        root.X = inner.X if is_same else matrix_source(mdata.mod[name].X, "X", order=order)
+        in_order = np.array_equal(order, np.arange(mdata.mod[name].n_obs))
+        root.X = inner.X if in_order else _ordered(inner.X, order, faults)
         root.var = inner.var
+        root.layers = inner.layers if in_order else _OrderedLayers(inner.layers, order, faults)
     root.embeddings = {
         **(root.embeddings or {}),
         **{
@@ -113,6 +117,36 @@ def as_one(mdata: Any, given: MuDataComponents, name: str, faults: Faults) -> Co
             fields.setdefault(field, {}).setdefault(key, array[order])
     root.vector_fields = fields or None
     return root
+
+
+class _OrderedLayers(Mapping[str, Any]):
+    """Layers with their cells in another order."""
+
+    def __init__(self, layers: Mapping[str, Any], order: Any, faults: Faults) -> None:
+        self._layers = layers
+        self._order = order
+        self._faults = faults
+
+    def __getitem__(self, name: str) -> Any:
+        return _ordered(self._layers[name], self._order, self._faults)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+
+def _ordered(matrix: Any, order: npt.NDArray[np.int64], faults: Faults) -> Any:
+    """A matrix with its cells in `order`; what is on disk stays there."""
+    import scipy.sparse as sp
+
+    if sp.issparse(matrix) or isinstance(matrix, np.ndarray):
+        return matrix_source(matrix, "X", order=order)
+    if hasattr(matrix, "taking"):  # of a .scx file, which gives rows in any order
+        return matrix.taking(order)
+    source = expression_source(matrix, "X", faults)
+    return None if source is None else reordered(source, order, reading_means())
 
 
 def _is_copy(mdata: Any, column: Any) -> bool:

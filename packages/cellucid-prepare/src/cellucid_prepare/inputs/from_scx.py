@@ -1,30 +1,64 @@
-"""The components of a .scx file; its matrix stays packed until it is read in blocks of cells."""
+"""The content of a .scx file; its matrices stay packed until they are read in blocks of cells."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cellucid_prepare._faults import Faults
-from cellucid_prepare.inputs.components import Components, identity_in
-from cellucid_prepare.inputs.from_anndata import add_obsm, graph_in
+import numpy as np
+
+from cellucid_prepare.inputs.parts import Multimodal, Part
 
 
-def experiment_components(experiment: Any, faults: Faults) -> Components:
-    """What an open file of a single modality holds of an output."""
-    try:
-        identity, defaults = identity_in(experiment.uns.get("cellucid"))
-    except TypeError as error:
-        faults.add_type("uns['cellucid']", f"is a {error}, not a dictionary", "remove it")
-        identity, defaults = {}, {}
-    X = experiment.X
-    components = Components(
+def experiment_part(experiment: Any) -> Part:
+    """An open file of a single modality."""
+    return Part(
         obs=experiment.obs,
-        var=None if X is None else experiment.var,
-        X=X,
-        graph=graph_in(experiment.obsp),
-        identity=identity,
-        defaults=defaults,
-        is_data=True,
+        var=experiment.var,
+        X=experiment.X,
+        layers=experiment.layers,
+        obsm=experiment.obsm,
+        obsp=experiment.obsp,
+        uns=experiment.uns,
     )
-    add_obsm(components, {key: experiment.obsm[key] for key in experiment.obsm})
-    return components
+
+
+def experiment_parts(experiment: Any) -> Multimodal:
+    """An open file of several modalities, each with its own cells in its own order."""
+    shared = experiment.shared
+    obs = shared.load_obs()
+    modalities: dict[str, Part] = {}
+    obsmap: dict[str, Any] = {}
+    for modality in experiment.parts():
+        modalities[modality.name] = _modality(modality, obs)
+        rows = np.arange(len(obs)) if modality.rows is None else modality.rows
+        members = np.zeros(len(obs), np.uint32)
+        members[rows] = np.arange(1, len(rows) + 1)
+        obsmap[modality.name] = members
+    parts = {
+        kind: {key: load() for key, load in shared.loaders(kind).items()}
+        for kind in ("obsm", "obsp")
+    }
+    return Multimodal(
+        modalities, obs=obs, obsmap=obsmap, uns=shared.load_uns(), axis=shared.axis, **parts
+    )
+
+
+def _modality(modality: Any, shared_obs: Any) -> Part:
+    obs = modality.load_obs()
+    if obs is None:
+        obs = shared_obs if modality.rows is None else shared_obs.iloc[modality.rows]
+
+    def own(view: Any) -> Any:
+        return view if modality.rows is None else view.taking(modality.rows)
+
+    return Part(
+        obs=obs,
+        var=modality.load_var(),
+        X=None if modality.X is None else own(modality.X),
+        layers={name: own(view) for name, view in modality.layers.items()},
+        obsm={key: load() for key, load in modality.loaders("obsm").items()},
+        obsp={
+            key: load() for key, load in modality.loaders("obsp").items() if key == "connectivities"
+        },
+        uns=modality.load_uns(),
+    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cellucid_prepare._faults import Faults
-from cellucid_prepare.inputs.components import Components
+from cellucid_prepare.inputs.components import Components, OfData
 from cellucid_prepare.inputs.from_anndata import anndata_components
 from cellucid_prepare.inputs.from_mudata import (
     MuDataComponents,
@@ -18,7 +18,9 @@ from cellucid_prepare.inputs.from_mudata import (
     chosen_modalities,
     mudata_components,
 )
-from cellucid_prepare.inputs.from_scx import experiment_components
+from cellucid_prepare.inputs.from_scx import experiment_part, experiment_parts
+from cellucid_prepare.inputs.open_files import opened_file
+from cellucid_prepare.inputs.parts import Multimodal, Part
 
 BY_HAND = ("obs", "var", "X", "graph", "embeddings", "vector_fields")
 
@@ -35,83 +37,115 @@ def gathered(
         yield by_hand
         return
     with _opened(data, faults) as opened:
-        mdata = _as_mudata(opened)
-        if mdata is None:
+        if not _is_multimodal(opened):
             components = _components(opened, faults)
             if modalities is not None:
                 faults.add("modalities", "data has a single modality", "leave it out")
-            _replace(components, by_hand)
+            _replace(components, by_hand, faults)
             yield components
             return
-        names = chosen_modalities(mdata, modalities, faults)
+        names = chosen_modalities(opened, modalities, faults)
         if names is None:
             faults.raise_any()
         assert names is not None
-        several = mudata_components(mdata, names, faults)
+        several = mudata_components(opened, names, faults)
         if len(names) == 1 and modalities is not None:
-            components = as_one(mdata, several, names[0], faults)
-            _replace(components, by_hand)
+            components = as_one(opened, several, names[0], faults)
+            _replace(components, by_hand, faults)
             yield components
             return
         for argument, name in (("gene_expression", "X"), ("var", "var")):
             if getattr(by_hand, name) is not None:
                 faults.add(argument, "genes belong to modalities", "change them in data.mod")
-        _replace(several.root, replace(by_hand, X=None, var=None))
+        _replace(several.root, replace(by_hand, X=None, var=None), faults)
         yield several
 
 
-def _replace(components: Components, by_hand: Components) -> None:
+def _replace(components: Components, by_hand: Components, faults: Faults) -> None:
+    held = replace(components)
     for name in BY_HAND:
-        if getattr(by_hand, name) is not None:
-            setattr(components, name, getattr(by_hand, name))
+        given = getattr(by_hand, name)
+        if given is not None:
+            setattr(components, name, given)
+    if isinstance(by_hand.X, OfData):
+        layer = chosen_member(held.layers, by_hand.X, "layers", faults)
+        components.X = held.X if layer is None else layer
+    if isinstance(by_hand.embeddings, Mapping):
+        components.embeddings = _chosen(held.embeddings, by_hand.embeddings, "obsm", faults)
+        if any(isinstance(value, OfData) for value in by_hand.embeddings.values()):
+            components.vector_fields = _fields_over(components.embeddings, held.vector_fields)
+    if isinstance(by_hand.vector_fields, Mapping):
+        components.vector_fields = {
+            field: _chosen(
+                (held.vector_fields or {}).get(field), arrays, f"vector_fields[{field!r}]", faults
+            )
+            if isinstance(arrays, Mapping)
+            else arrays
+            for field, arrays in by_hand.vector_fields.items()
+        }
 
 
-def _as_mudata(data: Any) -> Any:
-    """A MuData, also of a .scx file of several modalities; None for everything else."""
-    import scx_core
+def _fields_over(embeddings: Mapping[str, Any], fields: Any) -> Any:
+    """The vector fields of the data over embeddings that were chosen."""
+    kept = {
+        field: {key: array for key, array in arrays.items() if key in embeddings}
+        for field, arrays in (fields or {}).items()
+    }
+    return {field: arrays for field, arrays in kept.items() if arrays} or None
 
-    if isinstance(data, scx_core.Experiment):
-        return data.to_mudata() if data.is_multimodal else None
-    if type(data).__module__.partition(".")[0] != "mudata":
-        return None
-    import mudata
 
-    return data if isinstance(data, mudata.MuData) else None
+def _chosen(
+    held: Mapping[str, Any] | None, given: Mapping[str, Any], where: str, faults: Faults
+) -> dict[str, Any]:
+    chosen = {
+        key: chosen_member(held or {}, value, where, faults) if isinstance(value, OfData) else value
+        for key, value in given.items()
+    }
+    return {key: value for key, value in chosen.items() if value is not None}
+
+
+def chosen_member(held: Mapping[str, Any], wanted: OfData, where: str, faults: Faults) -> Any:
+    """What `wanted` stands for, or None with the fault noted."""
+    if wanted.name in list(held):
+        return held[wanted.name]
+    mend = f"choose one of {sorted(held)}" if held else "the data has none"
+    faults.add(f"{where}[{wanted.name!r}]", "the data has no such member", mend)
+    return None
 
 
 @contextmanager
 def _opened(data: Any, faults: Faults) -> Iterator[Any]:
-    if not isinstance(data, str | os.PathLike):
-        yield data
-        return
+    """AnnData and MuData as they are; files and experiments as `Part` or `Multimodal`."""
     import scx_core
-    from scx_core.sources.detect import source_kind
 
-    path = Path(data).expanduser()
-    if source_kind(path) != "scx":
-        faults.add_type(
-            "data",
-            f"{os.fspath(path)!r} is no .scx file",
-            "open other files yourself, for instance with anndata.read_h5ad(path, backed='r')",
-        )
-        faults.raise_any()
-    with scx_core.open(path) as experiment:
-        yield experiment
+    if isinstance(data, str | os.PathLike):
+        with opened_file(Path(data).expanduser(), faults) as content:
+            yield content
+    elif isinstance(data, scx_core.Experiment):
+        yield experiment_parts(data) if data.is_multimodal else experiment_part(data)
+    else:
+        yield data
+
+
+def _is_multimodal(data: Any) -> bool:
+    if isinstance(data, Multimodal):
+        return True
+    if type(data).__module__.partition(".")[0] != "mudata":
+        return False
+    import mudata
+
+    return isinstance(data, mudata.MuData)
 
 
 def _components(data: Any, faults: Faults) -> Components:
     import anndata
 
-    import scx_core
-
-    if isinstance(data, anndata.AnnData):
+    if isinstance(data, anndata.AnnData | Part):
         return anndata_components(data, faults)
-    if isinstance(data, scx_core.Experiment):
-        return experiment_components(data, faults)
     faults.add_type(
         "data",
         f"is a {type(data).__name__}",
-        "pass an AnnData, a MuData, a scx_core.Experiment or the path of a .scx file",
+        "pass an AnnData, a MuData, a scx_core.Experiment or the path of a file",
     )
     faults.raise_any()
     raise AssertionError

@@ -15,25 +15,19 @@ from scx_core.sources.base import MatrixSource
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.h5_matrices import matrix_source as source_on_disk
 
-TURNING_BYTES = 256 << 20
+# what a matrix stored by genes may take while it is turned; more of it waits in temporary files
+TURNING_BYTES = 128 << 20
+
+
+def reading_means() -> ReadingMeans:
+    """Memory and folder for matrices that lie on disk in another order than by cells."""
+    return ReadingMeans(TURNING_BYTES, Path(tempfile.gettempdir()))
 
 
 def expression_source(matrix: Any, where: str, faults: Faults) -> MatrixSource | None:
     """A source over `matrix`, or None with the reason noted."""
-    import h5py
-    import scipy.sparse as sp
-
     try:
-        if hasattr(matrix, "row_blocks"):
-            source: MatrixSource = matrix
-        elif isinstance(matrix, h5py.Group | h5py.Dataset):
-            source = source_on_disk(
-                matrix, ReadingMeans(TURNING_BYTES, Path(tempfile.gettempdir()))
-            )
-        elif sp.issparse(matrix) or _is_lazy(matrix):
-            source = matrix_source(matrix, where)
-        else:
-            source = DenseSource(_array(matrix))
+        source = _source(matrix, where)
     except (TypeError, ValueError) as error:
         faults.add_type(where, str(error))
         return None
@@ -43,9 +37,29 @@ def expression_source(matrix: Any, where: str, faults: Faults) -> MatrixSource |
     return source
 
 
-def _is_lazy(matrix: Any) -> bool:
+def _source(matrix: Any, where: str) -> MatrixSource:
+    import h5py
+    import scipy.sparse as sp
+
+    if hasattr(matrix, "row_blocks"):
+        source: MatrixSource = matrix
+        return source
     top = type(matrix).__module__.partition(".")[0]
-    return top in ("dask", "zarr", "anndata")
+    if top == "anndata" and hasattr(matrix, "group"):
+        matrix = matrix.group  # a sparse matrix on disk: read here, not loaded whole
+    if isinstance(matrix, h5py.Group | h5py.Dataset):
+        return source_on_disk(matrix, reading_means())
+    if type(matrix).__module__.partition(".")[0] == "zarr":
+        from cellucid_prepare.inputs.zarr_matrices import zarr_source
+
+        return zarr_source(matrix, reading_means())
+    if top == "dask":
+        from cellucid_prepare.inputs.selected import dask_source
+
+        return dask_source(matrix, where, reading_means())
+    if sp.issparse(matrix) or top == "anndata":
+        return matrix_source(matrix, where)
+    return DenseSource(_array(matrix))
 
 
 def _array(matrix: Any) -> Any:

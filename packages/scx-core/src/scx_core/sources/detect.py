@@ -100,7 +100,7 @@ def _file_kind(path: Path) -> SourceKind:
         try:
             with h5py.File(path, "r") as opened:
                 return hdf5_kind(opened)
-        except OSError:
+        except (OSError, RuntimeError, KeyError):  # the last two where links are damaged
             return "hdf5_damaged"
     if start.startswith(b"PK\x03\x04"):
         return "zip"

@@ -1,0 +1,141 @@
+"""AnnData and MuData in Zarr, as a folder or a zip; their matrices stay in the store."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cellucid_prepare.inputs.matrices import reading_means
+from cellucid_prepare.inputs.parts import Multimodal, Part
+from cellucid_prepare.inputs.zarr_matrices import zarr_source
+
+ROOT_DOCUMENTS = ("zarr.json", ".zgroup")
+
+
+class Members(Mapping[str, Any]):
+    """The elements of a group, each read when it is asked for."""
+
+    def __init__(self, group: Any, read: Any) -> None:
+        self._group = group
+        self._read = read
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read(self._group[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group)
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+
+@contextmanager
+def zarr_content(path: Path) -> Iterator[Part | Multimodal]:
+    """What the store at `path` holds; it can be read inside the block only.
+
+    Raises
+    ------
+    ValueError
+        It holds neither an AnnData nor a MuData, or is damaged.
+    ImportError
+        zarr is not installed.
+    """
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError(
+            f"reading {path} needs zarr, which is not installed: `pip install zarr`"
+        ) from error
+    if path.is_dir():
+        yield _content(_opened(zarr, str(path), "", path), path)
+        return
+    inside = root_in_zip(path)
+    store = zarr.storage.ZipStore(str(path), mode="r")
+    try:
+        yield _content(_opened(zarr, store, inside, path), path)
+    finally:
+        store.close()
+
+
+def root_in_zip(path: Path) -> str:
+    """The folder of a zip in which the store lies: "" or a single one at the top.
+
+    Raises ValueError where there is no store.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"{path} is a damaged zip archive: {error}") from error
+    for document in ROOT_DOCUMENTS:
+        if document in names:
+            return ""
+    tops = {name.partition("/")[0] for name in names if not name.startswith("__MACOSX/")}
+    if len(tops) == 1 and any(f"{next(iter(tops))}/{name}" in names for name in ROOT_DOCUMENTS):
+        return tops.pop()
+    raise ValueError(f"{path} is a zip archive without a Zarr store at its top")
+
+
+def _opened(zarr: Any, store: Any, inside: str, path: Path) -> Any:
+    try:
+        return zarr.open_group(store, mode="r", path=inside)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be opened as a Zarr store: {error}") from error
+
+
+def _content(root: Any, path: Path) -> Part | Multimodal:
+    if "mod" not in root:
+        return _part(root, path)
+    held = root["mod"]
+    order = [str(name) for name in held.attrs.get("mod-order", [])]
+    names = order if sorted(order) == sorted(held) else list(held)
+    _need(root, ("obs", "obsmap"), path, "MuData")
+    return Multimodal(
+        {name: _part(held[name], path) for name in names},
+        obs=_read(root["obs"]),
+        obsmap=Members(root["obsmap"], _read),
+        axis=int(root.attrs.get("axis", 0)),
+        **{name: _members(root, name) for name in ("obsm", "obsp")},
+        uns=_read(root["uns"]) if "uns" in root else {},
+    )
+
+
+def _part(group: Any, path: Path) -> Part:
+    _need(group, ("obs", "var"), path, "AnnData")
+
+    def matrix(item: Any) -> Any:
+        return zarr_source(item, reading_means())
+
+    has_matrix = "X" in group and group["X"].attrs.get("encoding-type") != "null"
+    return Part(
+        obs=_read(group["obs"]),
+        var=_read(group["var"]),
+        X=matrix(group["X"]) if has_matrix else None,
+        layers=Members(group["layers"], matrix) if "layers" in group else {},
+        obsm=_members(group, "obsm"),
+        obsp=_members(group, "obsp"),
+        uns=_read(group["uns"]) if "uns" in group else {},
+    )
+
+
+def _need(group: Any, names: tuple[str, ...], path: Path, what: str) -> None:
+    for name in names:
+        if name not in group:
+            raise ValueError(f"{path}: {group.name} has no {name!r}, so it is no {what}")
+
+
+def _members(group: Any, name: str) -> Mapping[str, Any]:
+    return Members(group[name], _read) if name in group else {}
+
+
+def _read(item: Any) -> Any:
+    import anndata
+
+    try:
+        return anndata.io.read_elem(item)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ValueError(f"{item.name} cannot be read: {reason}") from error

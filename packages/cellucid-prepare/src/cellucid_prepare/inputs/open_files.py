@@ -1,0 +1,57 @@
+"""Opening what is given by its path, judged by its content before its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cellucid_prepare._faults import Faults
+
+TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
+
+
+@contextmanager
+def opened_file(path: Path, faults: Faults) -> Iterator[Any]:
+    """The content of the file, as `Part` or `Multimodal`; it can be read inside the block only.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at `path`.
+    PrepareError
+        It is of a kind that holds no AnnData or MuData.
+    ValueError
+        It is damaged, or compressed in a way that cannot be undone here.
+    """
+    from scx_core.sources.detect import DESCRIPTIONS, source_kind
+
+    kind = source_kind(path)
+    if kind == "missing":
+        raise FileNotFoundError(f"there is no file or folder {path}")
+    if kind == "scx":
+        import scx_core
+        from cellucid_prepare.inputs.from_scx import experiment_part, experiment_parts
+
+        with scx_core.open(path) as experiment:
+            several = experiment.is_multimodal
+            yield experiment_parts(experiment) if several else experiment_part(experiment)
+    elif kind == "h5ad":
+        from cellucid_prepare.inputs.from_hdf5 import h5ad_part
+
+        with h5ad_part(path) as part:
+            yield part
+    elif kind == "h5mu":
+        from cellucid_prepare.inputs.from_hdf5 import h5mu_parts
+
+        with h5mu_parts(path) as parts:
+            yield parts
+    elif kind in ("zarr", "zip"):
+        from cellucid_prepare.inputs.from_zarr import zarr_content
+
+        with zarr_content(path) as content:
+            yield content
+    else:
+        faults.add_type("data", f"{str(path)!r} looks like {DESCRIPTIONS[kind]}", TAKEN)
+        faults.raise_any()

@@ -1,0 +1,202 @@
+"""The command `cellucid-prepare`: what it writes, prints and answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from prepare_reading import read, written
+from prepare_samples import complete, graph, small
+from test_inputs import adata, multimodal
+
+import cellucid_prepare
+from cellucid_prepare._cli import main
+from cellucid_prepare._commands.words import with_options
+from cellucid_prepare._options import prepare_parser
+
+COMMAND = [sys.executable, "-m", "cellucid_prepare._cli"]
+NAMED = ["--id", "a", "--name", "A"]
+
+
+def test_formats_by_suffix(capsys: pytest.CaptureFixture[str]) -> None:
+    adata().write_h5ad("in.h5ad")
+    for target in ("out.h5ad", "out.zarr", "out.zarr.zip"):
+        assert main(["in.h5ad", target, *NAMED]) == 0
+        assert f"{target}: " in capsys.readouterr().out
+    expected = cellucid_prepare.prepare(
+        "other.h5ad", format="h5ad", data="in.h5ad", dataset_id="a", dataset_name="A"
+    )
+    assert Path("out.h5ad").read_bytes() == expected.read_bytes()
+    assert main(["in.h5ad", "three.zarr", "--zarr-format", "3", "--quiet", *NAMED]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert Path("three.zarr/zarr.json").is_file()
+
+
+def test_every_argument_has_an_option() -> None:
+    import inspect
+
+    options = {action.dest for action in prepare_parser()._actions}
+    elsewhere = {"out_path": "target", "data": "source", "progress": "quiet"}
+    for name in inspect.signature(cellucid_prepare.prepare).parameters:
+        assert elsewhere.get(name, name) in options, name
+
+
+def test_options_become_arguments() -> None:
+    given = complete()
+    written("h5ad", "expected", **{**given, "gene_identifiers": ["S3", "S1"]})
+    given["obs"].drop(columns=["gap", "flag_gap"]).to_csv("obs.csv")
+    given["obs"].to_parquet("obs.parquet")
+    given["var"].to_parquet("var.parquet")
+    sp.save_npz("x.npz", given["gene_expression"])
+    sp.save_npz("graph.npz", given["connectivities"])
+    for key, array in given["embeddings"].items():
+        np.save(f"{key}.npy", array)
+    np.save("velocity.npy", given["vector_fields"]["velocity"]["X_umap"])
+    Path("genes.txt").write_text("S3\nS1\n")
+    adata().write_h5ad("in.h5ad")
+    code = main(
+        [
+            "in.h5ad", "out.h5ad", "--id", "complete", "--name", "All of it",
+            "--description", "Every kind of column", "--citation-text", "Somebody (2026)",
+            "--citation-url", "https://example.org/paper", "--source-name", "Somewhere",
+            "--source-url", "http://example.org", "--obs", "obs.parquet", "--var", "var.parquet",
+            "--gene-expression", "x.npz", "--connectivities", "graph.npz",
+            "--embeddings", "X_umap=X_umap.npy", "X_pca=X_pca.npy",
+            "--vector-fields", "velocity:X_umap=velocity.npy", "--latent-key", "X_pca",
+            "--centroid-min-points", "3", "--embedding-defaults", "2d=X_pca:2,0",
+            "--obs-keys", "label", "number", "--var-gene-id-column", "symbol",
+            "--vector-field-default", "velocity", "--no-normalize-embeddings",
+            "--gene-identifiers", "@genes.txt", "--threads", "1", "--format", "h5ad", "--quiet",
+        ]
+    )  # fmt: skip
+    assert code == 0
+    assert Path("out.h5ad").read_bytes() == Path("expected.h5ad").read_bytes()
+
+
+def test_layers_and_members_of_the_input_are_chosen_by_name() -> None:
+    data = adata()
+    data.layers["twice"] = data.X * 2
+    data.write_h5ad("in.h5ad")
+    code = main(["in.h5ad", "out.h5ad", "--layer", "twice", "--embeddings", "X_pca", *NAMED])
+    assert code == 0
+    back = read(Path("out.h5ad"))
+    assert list(back.obsm) == ["X_pca"] and (back.X != data.X * 2).nnz == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        several = multimodal()
+        several["rna"].layers["twice"] = several["rna"].X * 2
+        several.write("in.h5mu")
+    code = main(["in.h5mu", "rna.h5ad", "--modalities", "rna", "--layer", "twice", *NAMED])
+    assert code == 0
+    expected = several["rna"][several.obs_names].layers["twice"]
+    assert (read(Path("rna.h5ad")).X != expected).nnz == 0
+
+
+def test_tables_keep_what_looks_like_a_missing_name() -> None:
+    table = pd.DataFrame({"n": ["NA", "nan", "x", "x", "", "x"]}, index=list("abcdef"))
+    table.to_csv("obs.tsv", sep="\t")
+    adata()[:6].copy().write_h5ad("in.h5ad")
+    assert main(["in.h5ad", "out.h5ad", "--obs", "obs.tsv", *NAMED]) == 0
+    back = read(Path("out.h5ad")).obs["n"]
+    assert back.tolist()[:4] == ["NA", "nan", "x", "x"] and back.isna().tolist()[4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "required: IN, OUT"),
+        (["in.h5ad", "out.txt", *NAMED], 2, "end it in .h5ad"),
+        (["in.h5ad", "out.h5ad", "--threads", "x"], 2, "--threads"),
+        (["in.h5ad", "out.h5ad", *NAMED, "--embeddings", "=a.npy"], 2, "KEY=FILE"),
+        (["in.h5ad", "out.h5ad", *NAMED, "--obs", "t.xlsx"], 2, ".parquet"),
+        (["in.h5ad", "out.h5ad", *NAMED, "--obs", "t.csv"], 1, "no file t.csv"),
+        (["in.h5ad", "out.h5ad"], 1, "--id: is missing; pass --id '...'"),
+        (["in.h5ad", "in.h5ad", *NAMED], 1, "pass --force"),
+        (["in.h5ad", "out.zarr", "--format", "h5ad", *NAMED], 1, "does not end in .h5ad"),
+        (["nothing.h5ad", "out.h5ad", *NAMED], 1, "no file or folder nothing.h5ad"),
+        (["text.txt", "out.h5ad", *NAMED], 1, "IN: 'text.txt' looks like"),
+        (["in.h5ad", "out.h5ad", *NAMED, "--layer", "counts"], 1, "layers['counts']"),
+        (["cut.h5ad", "out.h5ad", *NAMED], 1, "cut.h5ad"),
+    ],
+)
+def test_exit_codes_and_messages(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adata().write_h5ad("in.h5ad")
+    before = Path("in.h5ad").read_bytes()
+    Path("text.txt").write_text("x")
+    Path("cut.h5ad").write_bytes(before[: len(before) // 2])
+    if code == 2:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+    else:
+        assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert message in said and "Traceback" not in said
+    assert not list(Path().glob("*out*")) and Path("in.h5ad").read_bytes() == before
+
+
+def test_progress_is_a_bar() -> None:
+    adata().write_h5ad("in.h5ad")
+    with_bar: list[Any] = []
+    cellucid_prepare.prepare(
+        "out.h5ad",
+        format="h5ad",
+        data="in.h5ad",
+        dataset_id="a",
+        dataset_name="A",
+        progress=lambda done, total: with_bar.append((done, total)),
+    )
+    assert with_bar[-1][0] == with_bar[-1][1] > 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="ends by signal")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ending_it_leaves_nothing(number: int, code: int) -> None:
+    data = adata()
+    big = sp.random(30_000, 300, 0.3, format="csr", random_state=0, dtype=np.float32)
+    import anndata
+
+    anndata.AnnData(
+        big, obsm={"X_umap": np.zeros((30_000, 2))}, var=pd.DataFrame(index=map(str, range(300)))
+    ).write_h5ad("in.h5ad")
+    assert data.n_obs
+    process = subprocess.Popen(
+        [*COMMAND, "in.h5ad", "new/out.zarr", *NAMED, "--threads", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(Path().glob("new/.out.zarr.*.partial/X/data/*")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code and "Traceback" not in said
+    assert sorted(path.name for path in Path().iterdir()) == ["in.h5ad"]
+
+
+def test_words() -> None:
+    assert with_options("pass force=True to replace it") == "pass --force to replace it"
+    assert with_options("pass dataset_id='...'") == "pass --id '...'"
+    assert with_options("as format='h5ad' does") == "as --format 'h5ad' does"
+    assert with_options("obs['force'] is data") == "obs['force'] is data"
+    assert small() and graph().shape == (6, 6)
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, text in (("--version", cellucid_prepare.__version__), ("--help", "check FILE")):
+        with pytest.raises(SystemExit) as ended:
+            main([option])
+        assert ended.value.code == 0 and text in capsys.readouterr().out
