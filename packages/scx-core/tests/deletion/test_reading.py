@@ -208,7 +208,9 @@ def test_modalities(tmp_path: Path, check: Callable[[Path], None]) -> None:
     scx_core.open(path).to_h5mu(tmp_path / "cells.h5mu", progress=False)
     import mudata
 
-    for back in (scx_core.read(path), scx_core.read(again), mudata.read(tmp_path / "cells.h5mu")):
+    with no_columns_pulled():
+        from_h5mu = mudata.read(tmp_path / "cells.h5mu")
+    for back in (scx_core.read(path), scx_core.read(again), from_h5mu):
         assert back.obs_names.tolist() == names
         kept = [row for row in range(mdata.n_obs) if row not in gone]
         np.testing.assert_array_equal(back.obsm["umap"], mdata.obsm["umap"][kept])
