@@ -407,6 +407,9 @@ typedef struct scx_joined_output {
 /* How many values each row stores. After a failure *failed_source_out is the source that it is about, or SCX_NO_INDEX. */
 int32_t scx_joined_counts(const scx_joined_rows *rows, int64_t *counts_out, uint64_t *failed_source_out, scx_error *error);
 int32_t scx_joined_gather(const scx_joined_rows *rows, const scx_joined_options *options, const scx_joined_output *output, uint64_t *failed_source_out, scx_error *error);
+/* CSR batches of such rows, the matrices put end to end: row numbers count on over all of them. Matrices and remaps must
+ * outlive the pipeline; `threads` of `changes` has no meaning here. Messages about a row begin with "file N: ". */
+int32_t scx_pipeline_open_joined(const scx_row_source *sources, uint64_t n_sources, const scx_joined_options *changes, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 
 /* ---- kernels on a batch in memory; any thread ---- */
 

@@ -28,7 +28,9 @@ test {
     _ = @import("codec/sort_row.zig");
     _ = @import("codec/shard.zig");
     _ = @import("codec/shard_writer.zig");
+    _ = @import("codec/joined_differential.zig");
     _ = @import("codec/parallel.zig");
+    _ = @import("codec/places.zig");
     _ = @import("codec/plain_streams.zig");
     _ = @import("levels/dispatch.zig");
     _ = @import("abi/library.zig");

@@ -1,16 +1,19 @@
-//! `scx_joined_*`: rows of several matrices in one call.
+//! `scx_joined_*`: rows of several matrices in one call, and `scx_pipeline_open_joined`: batches of them.
 
 const std = @import("std");
 const downsample = @import("../kernels/downsample.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const joined = @import("../codec/joined.zig");
+const pipelines = @import("pipeline.zig");
+const JoinedSource = @import("../pipeline/joined_source.zig").JoinedSource;
 const MatrixHandle = @import("matrix.zig").MatrixHandle;
 
 const assert = std.debug.assert;
 const AbiError = errors.AbiError;
 const Failure = errors.Failure;
 const Report = errors.Report;
+const Transform = @import("../kernels/transform.zig").Transform;
 
 /// `scx_row_source`
 pub const RowSource = extern struct {
@@ -137,18 +140,10 @@ fn gather(
     try handle.checkSize(JoinedOptions, options.struct_bytes, "scx_joined_options", report);
     const output = try handle.required(*const JoinedOutput, output_in, "output", report);
     try handle.checkSize(JoinedOutput, output.struct_bytes, "scx_joined_output", report);
-    const draw = try drawOf(options, report);
+    const changes = try changesOf(options, report);
     if (given.rows.len == 0) return;
-    const sources = try handle.allocator.alloc(joined.Source, given.sources.len);
+    const sources = try sourcesOf(given.sources);
     defer handle.allocator.free(sources);
-    for (given.sources, sources) |source, *own| {
-        const matrix = source.matrix.?.matrix;
-        own.* = .{
-            .matrix = matrix,
-            .remap = if (source.remap) |remap| remap[0..matrix.n_cols] else null,
-            .file_identity = source.file_identity,
-        };
-    }
     const n_rows = given.rows.len;
     var nothing: [8]u8 align(8) = undefined; // rows without values write nothing
     var job: joined.JoinedGather = .{
@@ -158,12 +153,7 @@ fn gather(
         .rows = given.rows,
         .starts = (try handle.required([*]const i64, output.starts, "starts", report))[0..n_rows],
         .counts = (try handle.required([*]const i64, output.counts, "counts", report))[0..n_rows],
-        .transform = .{
-            .normalize = options.transform & normalize_flag != 0,
-            .log1p = options.transform & log1p_flag != 0,
-            .target_sum = options.target_sum,
-        },
-        .draw = draw,
+        .changes = changes,
         .indices = output.indices orelse @ptrCast(&nothing),
         .values = output.values orelse @ptrCast(&nothing),
         .kept = (try handle.required([*]i64, output.kept, "kept", report))[0..n_rows],
@@ -176,19 +166,102 @@ fn gather(
     try job.run(options.threads, failed_source, report);
 }
 
-fn drawOf(options: *const JoinedOptions, report: *Report) Failure!?downsample.Draw {
+/// The caller frees them.
+fn sourcesOf(given: []const RowSource) Failure![]joined.Source {
+    const sources = try handle.allocator.alloc(joined.Source, given.len);
+    for (given, sources) |source, *own| {
+        const matrix = source.matrix.?.matrix;
+        own.* = .{
+            .matrix = matrix,
+            .remap = if (source.remap) |remap| remap[0..matrix.n_cols] else null,
+            .file_identity = source.file_identity,
+        };
+    }
+    return sources;
+}
+
+fn changesOf(options: *const JoinedOptions, report: *Report) Failure!joined.Changes {
     if (options.transform & ~@as(u32, normalize_flag | log1p_flag) != 0) {
         return report.fail(error.BadArgument, "unknown transform flags 0x{x}", .{options.transform});
     }
-    if (options.transform & normalize_flag != 0 and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
+    const transform: Transform = .{
+        .normalize = options.transform & normalize_flag != 0,
+        .log1p = options.transform & log1p_flag != 0,
+        .target_sum = options.target_sum,
+    };
+    if (transform.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
         return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
     }
-    if (options.downsample_method == 0) return null;
+    if (options.downsample_method == 0) return .{ .transform = transform, .draw = null };
     if (options.downsample_target < 1) return report.fail(error.BadArgument, "the target must be at least 1", .{});
+    const method = std.enums.fromInt(downsample.Method, options.downsample_method) orelse
+        return report.fail(error.BadArgument, "method {d} does not exist", .{options.downsample_method});
     return .{
-        .method = std.enums.fromInt(downsample.Method, options.downsample_method) orelse
-            return report.fail(error.BadArgument, "method {d} does not exist", .{options.downsample_method}),
-        .target = options.downsample_target,
-        .seed = options.downsample_seed,
+        .transform = transform,
+        .draw = .{ .method = method, .target = options.downsample_target, .seed = options.downsample_seed },
     };
+}
+
+export fn scx_pipeline_open_joined(
+    sources: ?[*]const RowSource,
+    n_sources: u64,
+    changes: ?*const JoinedOptions,
+    options: ?*const pipelines.PipelineOptions,
+    pipeline_out: ?*?*pipelines.MatrixPipeline,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(openPipeline(sources, n_sources, changes, options, pipeline_out, &report), &report, error_out);
+}
+
+fn openPipeline(
+    sources_in: ?[*]const RowSource,
+    n_sources: u64,
+    changes_in: ?*const JoinedOptions,
+    options_in: ?*const pipelines.PipelineOptions,
+    pipeline_out: ?*?*pipelines.MatrixPipeline,
+    report: *Report,
+) Failure!void {
+    const out = try handle.required(*?*pipelines.MatrixPipeline, pipeline_out, "pipeline_out", report);
+    out.* = null;
+    const options = try handle.required(*const pipelines.PipelineOptions, options_in, "options", report);
+    try pipelines.checkOptions(options, report);
+    const wanted = try handle.required(*const JoinedOptions, changes_in, "changes", report);
+    try handle.checkSize(JoinedOptions, wanted.struct_bytes, "scx_joined_options", report);
+    const changes = try changesOf(wanted, report);
+    if (n_sources < 1 or n_sources > std.math.maxInt(u32)) {
+        return report.fail(error.BadArgument, "{d} matrices cannot be put end to end", .{n_sources});
+    }
+    const given = (try handle.required([*]const RowSource, sources_in, "sources", report))[0..@intCast(n_sources)];
+    for (given) |source| _ = try handle.checked(MatrixHandle, source.matrix, report);
+    const sources = try sourcesOf(given);
+    defer handle.allocator.free(sources);
+    var source: JoinedSource = try .init(handle.allocator, sources, changes, report);
+    errdefer source.deinit();
+    out.* = try pipelines.openSource(.{ .joined = source }, options);
+}
+
+const testing = std.testing;
+
+test "pipelines that cannot be opened are refused" {
+    var failure: AbiError = undefined;
+    var pipeline: ?*pipelines.MatrixPipeline = null;
+    var changes: JoinedOptions = .{
+        .struct_bytes = @sizeOf(JoinedOptions),
+        .threads = 0,
+        .transform = 0,
+        .downsample_method = 0,
+        .target_sum = 1,
+        .downsample_target = 0,
+        .downsample_seed = 0,
+    };
+    const options: pipelines.PipelineOptions = .{ .struct_bytes = @sizeOf(pipelines.PipelineOptions), .threads = 1, .batches = 1, .reserved = 0 };
+    const sources = [_]RowSource{.{ .matrix = null, .remap = null, .file_identity = 0 }};
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_joined(&sources, 0, &changes, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_joined(&sources, 1, &changes, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_joined(&sources, 1, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_joined(&sources, 1, &changes, null, &pipeline, &failure));
+    changes.transform = 8;
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_joined(&sources, 1, &changes, &options, &pipeline, &failure));
+    try testing.expectEqual(null, pipeline);
 }

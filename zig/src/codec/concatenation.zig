@@ -6,6 +6,7 @@ const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrices = @import("matrix.zig");
+const places_module = @import("places.zig");
 const sort_row = @import("sort_row.zig");
 const transform_kernel = @import("../kernels/transform.zig");
 const CsrSource = @import("../pipeline/csr_source.zig").CsrSource;
@@ -16,6 +17,8 @@ const Columns = columns_module.Columns;
 const Entry = sort_row.Entry;
 const Failure = errors.Failure;
 const Matrix = matrices.Matrix;
+const Place = places_module.Place;
+const Places = places_module.Places;
 const Report = errors.Report;
 const Scratch = matrices.Scratch;
 
@@ -24,17 +27,10 @@ pub const Member = struct {
     columns: *const Columns,
 };
 
-/// Which row of which member.
-pub const Place = struct {
-    member: usize,
-    row: u64,
-};
-
 pub const Concatenation = struct {
     allocator: Allocator,
     members: []Member,
-    /// First row of each member and, as the last entry, the number of rows.
-    starts: []u64,
+    places: Places,
     n_output: u32,
 
     /// Matrices and columns must outlive it.
@@ -53,49 +49,26 @@ pub const Concatenation = struct {
                 .{ number, member.columns.plan.n_output, n_output },
             );
         }
-        const starts = try allocator.alloc(u64, members.len + 1);
-        errdefer allocator.free(starts);
-        starts[0] = 0;
-        for (members, starts[0..members.len], starts[1..]) |member, start, *stop| {
-            stop.* = start + member.matrix.n_rows;
-            if (stop.* > std.math.maxInt(i64)) return report.fail(error.Limit, "the files have too many rows", .{});
-        }
+        const row_counts = try allocator.alloc(u64, members.len);
+        defer allocator.free(row_counts);
+        for (members, row_counts) |member, *count| count.* = member.matrix.n_rows;
+        var places: Places = try .init(allocator, row_counts, report);
+        errdefer places.deinit();
         return .{
             .allocator = allocator,
             .members = try allocator.dupe(Member, members),
-            .starts = starts,
+            .places = places,
             .n_output = n_output,
         };
     }
 
     pub fn deinit(self: *Concatenation) void {
         self.allocator.free(self.members);
-        self.allocator.free(self.starts);
+        self.places.deinit();
     }
 
     pub fn rowCount(self: *const Concatenation) u64 {
-        return self.starts[self.members.len];
-    }
-
-    /// The member that holds a row; `row` is below rowCount().
-    pub fn placeOf(self: *const Concatenation, row: u64) Place {
-        assert(row < self.rowCount());
-        var low: usize = 0;
-        var high: usize = self.members.len;
-        while (high - low > 1) {
-            const middle = low + (high - low) / 2;
-            if (self.starts[middle] <= row) low = middle else high = middle;
-        }
-        return .{ .member = low, .row = row - self.starts[low] };
-    }
-
-    pub fn checkRows(self: *const Concatenation, rows: []const i64, report: *Report) Failure!void {
-        for (rows, 0..) |row, position| {
-            if (row >= 0 and row < self.rowCount()) continue;
-            return report.fail(error.OutOfRange, "row {d} (position {d}) is out of range: the files have {d} rows", .{
-                row, position, self.rowCount(),
-            });
-        }
+        return self.places.rowCount();
     }
 
     pub fn initScratch(self: *const Concatenation, allocator: Allocator) Failure!Scratch {
@@ -109,12 +82,12 @@ pub const Concatenation = struct {
     /// As Matrix.prefetch.
     pub fn prefetch(self: *const Concatenation, rows: []const i64, index: usize) void {
         if (index + Matrix.entry_rows_ahead < rows.len) {
-            const place = self.placeOf(@intCast(rows[index + Matrix.entry_rows_ahead]));
+            const place = self.places.placeOf(@intCast(rows[index + Matrix.entry_rows_ahead]));
             const view = self.members[place.member].matrix.shardOf(place.row);
             view.prefetchEntry(place.row - view.row_start);
         }
         if (index + Matrix.payload_rows_ahead < rows.len) {
-            const place = self.placeOf(@intCast(rows[index + Matrix.payload_rows_ahead]));
+            const place = self.places.placeOf(@intCast(rows[index + Matrix.payload_rows_ahead]));
             const view = self.members[place.member].matrix.shardOf(place.row);
             view.prefetchPayload(place.row - view.row_start);
         }
@@ -123,7 +96,7 @@ pub const Concatenation = struct {
     /// How many values a row stores by the table of its shard, 0 where that cannot be: the row then fails when it is
     /// decoded.
     pub fn roomOf(self: *const Concatenation, row: i64) u64 {
-        const place = self.placeOf(@intCast(row));
+        const place = self.places.placeOf(@intCast(row));
         return storedIn(self.members[place.member].matrix, place.row);
     }
 
@@ -143,7 +116,7 @@ pub const Concatenation = struct {
     ) Failure!void {
         const member = &self.members[place.member];
         denseMemberRow(member, place.row, scratch, way, out, report) catch |failure|
-            return self.named(place.member, failure, report);
+            return places_module.inMember(place.member, failure, report);
     }
 
     /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
@@ -158,16 +131,7 @@ pub const Concatenation = struct {
     ) Failure!usize {
         const member = &self.members[place.member];
         return csrMemberRow(member, place.row, scratch, indices, values, report) catch |failure|
-            self.named(place.member, failure, report);
-    }
-
-    /// Says in which file it was.
-    fn named(self: *const Concatenation, member: usize, failure: Failure, report: *Report) Failure {
-        assert(member < self.members.len);
-        var message: [errors.message_bytes_max]u8 = undefined;
-        const length = report.message_length;
-        @memcpy(message[0..length], report.messageText());
-        return report.fail(failure, "file {d}: {s}", .{ member, message[0..length] });
+            places_module.inMember(place.member, failure, report);
     }
 };
 
@@ -228,9 +192,9 @@ fn otherCount(row: u64, report: *Report) Failure {
 }
 
 fn sortRow(scratch: *Scratch, indices: []i32, values: []f32, n_output: u32) void {
-    const entries = firstEntries(scratch, indices.len);
+    const entries = scratch.entries(indices.len);
     for (entries, indices, values) |*value, index, number| value.* = sort_row.entry(@intCast(index), @bitCast(number));
-    const sorted = sort_row.sort(entries, secondEntries(scratch, indices.len), n_output);
+    const sorted = sort_row.sort(entries, scratch.spareEntries(indices.len), n_output);
     _ = unpack(sorted, indices, values);
 }
 
@@ -240,17 +204,6 @@ fn unpack(entries: []align(4) const Entry, indices: []i32, values: []f32) usize 
         number.* = @bitCast(sort_row.payloadOf(value));
     }
     return entries.len;
-}
-
-/// Room for entries in what a row was decoded with.
-fn firstEntries(scratch: *const Scratch, count: usize) []align(4) Entry {
-    return @as([*]align(4) Entry, @ptrCast(scratch.arrays.row.codes))[0..count];
-}
-
-fn secondEntries(scratch: *const Scratch, count: usize) []align(4) Entry {
-    // the arrays of positions and tiers lie end to end
-    assert(scratch.arrays.row.tier == scratch.arrays.row.positions + scratch.capacity + matrices.scratch_slack);
-    return @as([*]align(4) Entry, @ptrCast(scratch.arrays.row.positions))[0..count];
 }
 
 const Shared = struct {
@@ -273,14 +226,14 @@ fn sharedRow(member: *const Member, row: u64, scratch: *Scratch, report: *Report
     const scale = transform.factor(if (transform.normalize) transform_kernel.depthOf(stored, transform.log1p) else 0);
     const centre = if (transform.isCentred()) centreOf(stored, transform, scale, plan.row_plan.n_cols) else 0;
 
-    const entries = firstEntries(scratch, n_stored);
+    const entries = scratch.entries(n_stored);
     var count: usize = 0;
     for (scratch.arrays.row.columns[0..n_stored], 0..) |column, index| {
         if (!plan.keeps(column)) continue;
         entries[count] = sort_row.entry(plan.slots[column], @intCast(index));
         count += 1;
     }
-    const sorted = sort_row.sort(entries[0..count], secondEntries(scratch, count), plan.n_output);
+    const sorted = sort_row.sort(entries[0..count], scratch.spareEntries(count), plan.n_output);
     return .{
         .entries = addEqual(sorted, stored, transform, scale, centre),
         .background = @floatCast(-centre),

@@ -14,12 +14,16 @@ const downsample = @import("../kernels/downsample.zig");
 const errors = @import("../errors.zig");
 const matrix_module = @import("matrix.zig");
 const parallel = @import("parallel.zig");
+const sort_row = @import("sort_row.zig");
 const transform_kernel = @import("../kernels/transform.zig");
 
+const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Failure = errors.Failure;
 const Matrix = matrix_module.Matrix;
 const Report = errors.Report;
+const Scratch = matrix_module.Scratch;
+const ShardView = @import("shard_view.zig").ShardView;
 const Transform = transform_kernel.Transform;
 
 /// Fewer rows than this are not worth a thread of their own.
@@ -33,6 +37,129 @@ pub const Source = struct {
     file_identity: u64,
 };
 
+pub const Changes = struct {
+    transform: Transform,
+    draw: ?downsample.Draw,
+};
+
+/// Memory for rows of any of the sources, of which there is at least one.
+pub fn initScratch(allocator: Allocator, sources: []const Source) Failure!Scratch {
+    var widest = sources[0].matrix;
+    for (sources) |source| {
+        if (source.matrix.n_cols > widest.n_cols) widest = source.matrix;
+    }
+    return Scratch.init(allocator, widest);
+}
+
+/// Decodes a row and does all that happens to it. `indices` and `values` have as many places as the row stores values.
+/// Answers how many are left, which stand at the front.
+pub fn decodeRow(
+    source: *const Source,
+    row: i64,
+    changes: *const Changes,
+    scratch: *Scratch,
+    indices: []i32,
+    values: []f32,
+    report: *Report,
+) Failure!usize {
+    assert(indices.len == values.len);
+    const matrix = source.matrix;
+    const found = try matrix.openRow(row, scratch, report);
+    const length: usize = found.row.n_values;
+    if (values.len != length) return report.fail(error.BadArgument, "row {d} has room for {d} values, but it stores {d}", .{
+        row, values.len, length,
+    });
+    const columns: []const i32 = @ptrCast(scratch.arrays.row.columns[0..length]);
+    const transform = changes.transform;
+    if (source.remap == null and changes.draw == null and transform.isIdentity()) {
+        @memcpy(indices, columns);
+        try matrix.rowValues(&found, .f32, scratch, @ptrCast(values.ptr), report);
+        return length;
+    }
+    const stored = scratch.arrays.values[0..length];
+    try matrix.rowValues(&found, .f64, scratch, @ptrCast(stored.ptr), report);
+    var depth = if (transform.normalize and changes.draw == null) transform_kernel.depthOf(stored, transform.log1p) else 0;
+    var kept = length;
+    if (source.remap) |remap| {
+        kept = remapRow(remap, scratch, length, indices);
+    } else {
+        @memcpy(indices, columns);
+    }
+    if (changes.draw) |draw| {
+        for (stored[0..kept], values[0..kept]) |value, *count| count.* = @floatCast(value);
+        draw.drawRow(source.file_identity, @intCast(row), values[0..kept]) catch
+            return report.fail(error.BadArgument, "row {d} holds " ++ downsample.too_large, .{row});
+        kept = downsample.dropZeros(indices[0..kept], values[0..kept]);
+        for (values[0..kept], stored[0..kept]) |count, *value| value.* = count;
+        depth = transform_kernel.depthOf(stored[0..kept], true);
+    }
+    apply(transform, stored[0..kept], transform.factor(depth), values[0..kept]);
+    return kept;
+}
+
+/// New columns of the row in the scratch into `indices`, and their values, clipped, to the front of its values; answers
+/// how many there are.
+fn remapRow(remap: []const i32, scratch: *Scratch, length: usize, indices: []i32) usize {
+    const stored = scratch.arrays.values[0..length];
+    var kept: usize = 0;
+    var last: i32 = -1;
+    var highest: i32 = -1;
+    var is_ascending = true;
+    for (scratch.arrays.row.columns[0..length], 0..) |column, place| {
+        const new = remap[column];
+        if (new < 0) continue;
+        is_ascending = is_ascending and new > last;
+        last = new;
+        highest = @max(highest, new);
+        indices[kept] = new;
+        stored[kept] = if (stored[place] > 0) stored[place] else 0;
+        kept += 1;
+    }
+    if (is_ascending) return kept;
+    return sortAndSum(scratch, indices[0..kept], @intCast(highest));
+}
+
+/// As many values of the scratch as there are indices, which go together: puts them in the order of their index, and
+/// adds those that have the same one in the order in which they stand. Answers how many are left.
+fn sortAndSum(scratch: *Scratch, indices: []i32, highest: u32) usize {
+    const stored = scratch.arrays.values[0..indices.len];
+    const entries = scratch.entries(indices.len);
+    const spare = scratch.spareEntries(indices.len);
+    for (entries, indices, 0..) |*entry, index, place| entry.* = sort_row.entry(@intCast(index), @intCast(place));
+    const sorted = sort_row.sort(entries, spare, highest +| 1);
+    // The values are read in any order, so that sums go where the sorted entries are not.
+    const sums: []align(4) f64 = @ptrCast(if (sorted.ptr == entries.ptr) spare else entries);
+    var length: usize = 0;
+    for (sorted) |entry| {
+        const column: i32 = @intCast(sort_row.columnOf(entry));
+        const value = stored[sort_row.payloadOf(entry)];
+        if (length > 0 and indices[length - 1] == column) {
+            sums[length - 1] += value;
+            continue;
+        }
+        indices[length] = column;
+        sums[length] = value;
+        length += 1;
+    }
+    @memcpy(stored[0..length], sums[0..length]);
+    return length;
+}
+
+fn apply(transform: Transform, stored: []const f64, scale: f64, values: []f32) void {
+    if (transform.isIdentity()) {
+        for (stored, values) |value, *result| result.* = @floatCast(value);
+        return;
+    }
+    var at: usize = 0;
+    while (at < stored.len) : (at += lanes) {
+        const live = @min(lanes, stored.len - at);
+        var block: [lanes]f64 = @splat(0);
+        @memcpy(block[0..live], stored[at..][0..live]);
+        const results: [lanes]f32 = transform.apply(lanes, block, scale);
+        @memcpy(values[at..][0..live], results[0..live]);
+    }
+}
+
 pub const JoinedGather = struct {
     allocator: Allocator,
     sources: []const Source,
@@ -42,8 +169,7 @@ pub const JoinedGather = struct {
     /// Where each row begins in the outputs, and how many values it stores, which is the room it has.
     starts: []const i64,
     counts: []const i64,
-    transform: Transform,
-    draw: ?downsample.Draw,
+    changes: Changes,
     indices: [*]i32,
     values: [*]f32,
     /// How many values became of each row.
@@ -66,14 +192,25 @@ pub const JoinedGather = struct {
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
         report.row = range.start;
         if (range.start == range.stop) return;
-        var scratch: JoinedScratch = try .init(self.allocator, self.sources[self.source_of_row[range.start]].matrix);
+        var scratch = try initScratch(self.allocator, self.sources);
         defer scratch.deinit();
         for (range.start..range.stop) |index| {
             self.prefetchAhead(index, range.stop);
-            self.gatherRow(index, &scratch, report) catch |failure| {
+            const start: usize = @intCast(self.starts[index]);
+            const length: usize = @intCast(self.counts[index]);
+            const kept = decodeRow(
+                &self.sources[self.source_of_row[index]],
+                self.rows[index],
+                &self.changes,
+                &scratch,
+                self.indices[start..][0..length],
+                self.values[start..][0..length],
+                report,
+            ) catch |failure| {
                 report.row = index;
                 return failure;
             };
+            self.kept[index] = @intCast(kept);
         }
     }
 
@@ -89,121 +226,9 @@ pub const JoinedGather = struct {
         }
     }
 
-    inline fn find(self: *const JoinedGather, index: usize) struct { *const @import("shard_view.zig").ShardView, u64 } {
+    inline fn find(self: *const JoinedGather, index: usize) struct { *const ShardView, u64 } {
         const row: u64 = @intCast(self.rows[index]);
         const view = self.sources[self.source_of_row[index]].matrix.shardOf(row);
         return .{ view, row - view.row_start };
-    }
-
-    fn gatherRow(self: *JoinedGather, index: usize, scratch: *JoinedScratch, report: *Report) Failure!void {
-        const source = &self.sources[self.source_of_row[index]];
-        const matrix = source.matrix;
-        scratch.row.capacity_max = @max(scratch.row.capacity_max, matrix.n_cols);
-        const found = try matrix.openRow(self.rows[index], &scratch.row, report);
-        const length: usize = found.row.n_values;
-        if (self.counts[index] != length) return report.fail(error.BadArgument, "row {d} has room for {d} values, but it stores " ++
-            "{d}: take the counts from scx_joined_counts", .{ self.rows[index], self.counts[index], length });
-        const start: usize = @intCast(self.starts[index]);
-        const indices = self.indices[start..][0..length];
-        const values = self.values[start..][0..length];
-        const columns: []const i32 = @ptrCast(scratch.row.arrays.row.columns[0..length]);
-        if (source.remap == null and self.draw == null and self.transform.isIdentity()) {
-            @memcpy(indices, columns);
-            try matrix.rowValues(&found, .f32, &scratch.row, @ptrCast(values.ptr), report);
-            self.kept[index] = @intCast(length);
-            return;
-        }
-        const stored = scratch.row.arrays.values[0..length];
-        try matrix.rowValues(&found, .f64, &scratch.row, @ptrCast(stored.ptr), report);
-        var depth = if (self.transform.normalize and self.draw == null) transform_kernel.depthOf(stored, self.transform.log1p) else 0;
-        var kept = length;
-        if (source.remap) |remap| {
-            kept = try scratch.remapRow(remap, columns, stored, indices);
-        } else {
-            @memcpy(indices, columns);
-        }
-        if (self.draw) |draw| {
-            for (stored[0..kept], values[0..kept]) |value, *count| count.* = @floatCast(value);
-            draw.drawRow(source.file_identity, @intCast(self.rows[index]), values[0..kept]) catch
-                return report.fail(error.BadArgument, "row {d} holds " ++ downsample.too_large, .{self.rows[index]});
-            kept = downsample.dropZeros(indices[0..kept], values[0..kept]);
-            for (values[0..kept], stored[0..kept]) |count, *value| value.* = count;
-            depth = transform_kernel.depthOf(stored[0..kept], true);
-        }
-        apply(self.transform, stored[0..kept], self.transform.factor(depth), values[0..kept]);
-        self.kept[index] = @intCast(kept);
-    }
-};
-
-fn apply(transform: Transform, stored: []const f64, scale: f64, values: []f32) void {
-    if (transform.isIdentity()) {
-        for (stored, values) |value, *result| result.* = @floatCast(value);
-        return;
-    }
-    var at: usize = 0;
-    while (at < stored.len) : (at += lanes) {
-        const live = @min(lanes, stored.len - at);
-        var block: [lanes]f64 = @splat(0);
-        @memcpy(block[0..live], stored[at..][0..live]);
-        const results: [lanes]f32 = transform.apply(lanes, block, scale);
-        @memcpy(values[at..][0..live], results[0..live]);
-    }
-}
-
-/// The memory of one thread.
-const JoinedScratch = struct {
-    row: matrix_module.Scratch,
-    /// Columns of a row that came out of order: the new one above the place of its value.
-    order: std.ArrayList(u64) = .empty,
-    unsorted: std.ArrayList(f64) = .empty,
-
-    fn init(allocator: Allocator, matrix: *const Matrix) Failure!JoinedScratch {
-        return .{ .row = try .init(allocator, matrix) };
-    }
-
-    fn deinit(scratch: *JoinedScratch) void {
-        scratch.unsorted.deinit(scratch.row.allocator);
-        scratch.order.deinit(scratch.row.allocator);
-        scratch.row.deinit();
-    }
-
-    /// New columns into `indices` and their values, clipped, to the front of `stored`; answers how many.
-    fn remapRow(scratch: *JoinedScratch, remap: []const i32, columns: []const i32, stored: []f64, indices: []i32) Failure!usize {
-        var kept: usize = 0;
-        var last: i32 = -1;
-        var is_ascending = true;
-        for (columns, 0..) |column, place| {
-            const new = remap[@intCast(column)];
-            if (new < 0) continue;
-            is_ascending = is_ascending and new > last;
-            last = new;
-            indices[kept] = new;
-            stored[kept] = if (stored[place] > 0) stored[place] else 0;
-            kept += 1;
-        }
-        if (is_ascending) return kept;
-        return scratch.sortAndSum(indices[0..kept], stored[0..kept]);
-    }
-
-    fn sortAndSum(scratch: *JoinedScratch, indices: []i32, stored: []f64) Failure!usize {
-        const allocator = scratch.row.allocator;
-        try scratch.order.resize(allocator, indices.len);
-        try scratch.unsorted.resize(allocator, indices.len);
-        @memcpy(scratch.unsorted.items, stored);
-        for (scratch.order.items, indices, 0..) |*entry, column, place| entry.* = @as(u64, @intCast(column)) << 32 | place;
-        std.mem.sortUnstable(u64, scratch.order.items, {}, std.sort.asc(u64));
-        var length: usize = 0;
-        for (scratch.order.items) |entry| {
-            const column: i32 = @intCast(entry >> 32);
-            const value = scratch.unsorted.items[@as(u32, @truncate(entry))];
-            if (length > 0 and indices[length - 1] == column) {
-                stored[length - 1] += value;
-                continue;
-            }
-            indices[length] = column;
-            stored[length] = value;
-            length += 1;
-        }
-        return length;
     }
 };

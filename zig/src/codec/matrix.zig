@@ -14,6 +14,7 @@ const rowpack = @import("rowpack.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
 const shard = @import("shard.zig");
 const shard_view = @import("shard_view.zig");
+const sort_row = @import("sort_row.zig");
 const File = @import("../container/file.zig").File;
 const SectionType = @import("../container/section_types.zig").SectionType;
 const Table = @import("../levels/table.zig").Table;
@@ -335,6 +336,20 @@ pub const Scratch = struct {
     /// Room for a row; what the scratch held is lost. `n_values` is at most the matrix's number of columns.
     pub inline fn reserve(self: *Scratch, n_values: u32) Failure!void {
         if (n_values > self.capacity) try self.grow(n_values);
+    }
+
+    /// Room for the entries of the row that was decoded last, which then has no codes any more.
+    pub fn entries(self: *const Scratch, count: usize) []align(4) sort_row.Entry {
+        assert(count <= self.capacity);
+        return @as([*]align(4) sort_row.Entry, @ptrCast(self.arrays.row.codes))[0..count];
+    }
+
+    /// As much again, instead of positions and tiers.
+    pub fn spareEntries(self: *const Scratch, count: usize) []align(4) sort_row.Entry {
+        assert(count <= self.capacity);
+        // the two arrays lie end to end
+        assert(self.arrays.row.tier == self.arrays.row.positions + self.capacity + scratch_slack);
+        return @as([*]align(4) sort_row.Entry, @ptrCast(self.arrays.row.positions))[0..count];
     }
 
     /// By half as much again, so that rows which are a little longer each time do not all allocate.

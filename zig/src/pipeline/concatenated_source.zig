@@ -28,7 +28,7 @@ pub const ConcatenatedSource = struct {
     }
 
     pub fn batchBytes(source: *const ConcatenatedSource, rows: []const i64, report: *Report) Failure!usize {
-        try source.whole.checkRows(rows, report);
+        try source.whole.places.checkRows(rows, report);
         if (source.layout == .csr) return csr_source.bytesOfRows(&source.whole, rows, report);
         return std.math.mul(usize, rows.len, source.whole.rowBytes()) catch error.OutOfMemory;
     }
@@ -53,7 +53,7 @@ pub const ConcatenatedSource = struct {
         scratch: *Scratch,
         report: *Report,
     ) Failure!void {
-        const place = source.whole.placeOf(row);
+        const place = source.whole.places.placeOf(row);
         switch (source.layout) {
             .dense => {
                 const width = source.whole.rowBytes();
@@ -80,9 +80,9 @@ pub const ConcatenatedSource = struct {
         assert(range.row_end <= whole.rowCount());
         var row = range.row_start;
         while (row < range.row_end) {
-            const place = whole.placeOf(row);
-            const start = whole.starts[place.member];
-            const stop = @min(range.row_end, whole.starts[place.member + 1]);
+            const place = whole.places.placeOf(row);
+            const start = whole.places.starts[place.member];
+            const stop = @min(range.row_end, whole.places.starts[place.member + 1]);
             whole.members[place.member].matrix.willNeed(row - start, stop - start);
             row = stop;
         }

@@ -11,6 +11,7 @@ const pipelines = @import("pipeline.zig");
 const CsrSource = @import("csr_source.zig").CsrSource;
 const DenseSource = @import("dense_source.zig").DenseSource;
 const Failure = errors.Failure;
+const JoinedSource = @import("joined_source.zig").JoinedSource;
 const ConcatenatedSource = @import("concatenated_source.zig").ConcatenatedSource;
 const Report = errors.Report;
 
@@ -20,6 +21,7 @@ pub const MatrixSource = union(enum) {
     dense: DenseSource,
     csr: CsrSource,
     concatenated: ConcatenatedSource,
+    joined: JoinedSource,
 
     pub const Scratch = matrices.Scratch;
 
@@ -33,6 +35,7 @@ pub const MatrixSource = union(enum) {
     pub fn rowCount(source: *const MatrixSource) u64 {
         return switch (source.*) {
             .concatenated => |*own| own.whole.rowCount(),
+            .joined => |*own| own.places.rowCount(),
             inline else => |*own| own.matrix.n_rows,
         };
     }
@@ -41,7 +44,7 @@ pub const MatrixSource = union(enum) {
     pub fn isCsr(source: *const MatrixSource) bool {
         return switch (source.*) {
             .dense => false,
-            .csr => true,
+            .csr, .joined => true,
             .concatenated => |own| own.layout == .csr,
         };
     }
@@ -49,6 +52,7 @@ pub const MatrixSource = union(enum) {
     pub fn initScratch(source: *const MatrixSource, allocator: Allocator) Failure!Scratch {
         return switch (source.*) {
             .concatenated => |*own| own.whole.initScratch(allocator),
+            .joined => |*own| own.initScratch(allocator),
             inline else => |*own| Scratch.init(allocator, own.matrix),
         };
     }
@@ -62,7 +66,7 @@ pub const MatrixSource = union(enum) {
     pub fn prepare(source: *const MatrixSource, rows: []const i64, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            inline .csr, .concatenated => |*own| own.prepare(rows, memory),
+            inline .csr, .concatenated, .joined => |*own| own.prepare(rows, memory),
         }
     }
 
@@ -75,13 +79,13 @@ pub const MatrixSource = union(enum) {
     pub fn finish(source: *const MatrixSource, n_rows: usize, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            inline .csr, .concatenated => |*own| own.finish(n_rows, memory),
+            inline .csr, .concatenated, .joined => |*own| own.finish(n_rows, memory),
         }
     }
 
     pub fn willNeed(source: *const MatrixSource, range: hints.RowRange) void {
         switch (source.*) {
-            .concatenated => |*own| own.willNeed(range),
+            inline .concatenated, .joined => |*own| own.willNeed(range),
             inline else => |*own| own.matrix.willNeed(range.row_start, range.row_end),
         }
     }

@@ -46,11 +46,16 @@ class CellSetDemand:
         parts = {
             "cache_bytes": 0,  # rows are decoded straight into their batch: no shard is kept
             "batch_buffer_bytes": batch,
-            "lookahead_overhead_bytes": self.lookahead * batch,
+            # Those under way beside it, and the one before it, which the loop still holds.
+            "lookahead_overhead_bytes": max(1, self.lookahead) * batch,
             "transient_bytes": batch if self.needs_second_buffer else 0,
             "python_overhead_bytes": self.metadata_bytes,
         }
         return {**parts, "total_bytes": sum(parts.values())}
+
+    def room_bytes(self, limit_mb: int) -> int:
+        """What batches that are decoded at a time may take within a limit: the loop holds one."""
+        return max(1, limit_mb * MB - self.metadata_bytes - self.batch_bytes)
 
     def limit_mb(self, max_memory_mb: int | None) -> int:
         """The limit: what was given, or what is needed, from 512 to 4096."""

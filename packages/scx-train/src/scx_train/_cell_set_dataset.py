@@ -17,12 +17,13 @@ from ._cell_set_arguments import remap_tables as checked_tables
 from ._cell_set_arguments import row_changes
 from ._cell_set_budget import CellSetDemand
 from ._cell_set_gather import RowGather
+from ._cell_set_pipeline import PipelineDecoder
 from ._cell_set_plans import CellSetRules
 from ._cell_sets import (
     CellSetBatch,
     CellSetCounters,
-    CellSetDecoder,
     CellSetSource,
+    LeasingDecoder,
     SparseCellSetBatchIter,
 )
 from ._downsample import DownsampleMethod
@@ -44,7 +45,9 @@ class SparseCellSetDataset(TerminalDataset):
 
     Each batch is a dict (`CellSetBatch`) of numpy arrays: `"indptr"` (int64), `"indices"` (int32),
     `"data"` (float32) of the rows in CSR, in the order of the plan, and `"set_offsets"`,
-    `"file_ids"`, `"cell_indices"` (the plan's rows) and `"role_tags"` (int64).
+    `"file_ids"`, `"cell_indices"` (the plan's rows) and `"role_tags"` (int64). Batches may be kept:
+    the memory of `indices` and `data`, which they share, is used again only when nothing refers to
+    either any more.
 
     Parameters
     ----------
@@ -196,7 +199,7 @@ class SparseCellSetDataset(TerminalDataset):
             is_remapped=tables is not None,
         )
         self._source: CellSetSource | None = CellSetSource(
-            RowGather(readers, changes), CellSetCounters(readers)
+            RowGather(readers, changes), CellSetCounters(readers), n_cols=self._n_cols
         )
 
     def iter_with_plans(
@@ -231,14 +234,13 @@ class SparseCellSetDataset(TerminalDataset):
         """
         rules, source = self._usable()
         ahead = self._lookahead if lookahead is None else _lookahead(lookahead)
-        decoder = CellSetDecoder(
-            rules, source, mean_values=self._mean_values, lookahead=ahead, threads=self._threads
-        )
+        decoder_class = PipelineDecoder if source.keeps_all_open else LeasingDecoder
+        decoder = decoder_class(rules, source, lookahead=ahead, threads=self._threads)
         return SparseCellSetBatchIter(
             plans,
             decoder,
             lookahead=ahead,
-            room_bytes=max(1, self._limit_mb * MB - self._demand.metadata_bytes),
+            room_bytes=self._demand.room_bytes(self._limit_mb),
             counters=source.counters.report,
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core import _native
+from scx_core._joined import JoinedCsr, RowSource, row_sources
 from scx_core._matrix import LOG1P, NORMALIZE
 from scx_core._native import CData, native
 from scx_core._packing import CsrArrays, packed
@@ -61,6 +61,30 @@ class RowGather:
         self._readers = readers
         self._changes = changes
 
+    @property
+    def keeps_all_open(self) -> bool:
+        """Whether all files may be open at once."""
+        return self._readers.limit >= len(self._readers.manifest.paths)
+
+    @property
+    def row_offsets(self) -> npt.NDArray[np.int64]:
+        """int64, for each file: the rows of those before it."""
+        n_rows = self._readers.manifest.n_rows
+        offsets: npt.NDArray[np.int64] = np.cumsum(n_rows) - n_rows
+        return offsets
+
+    def open_pipeline(self, *, n_cols: int, batches: int, threads: int) -> JoinedCsr:
+        """What decodes rows of all files put end to end, in threads of its own."""
+        files = np.flatnonzero(self._readers.manifest.n_rows)  # without cells there are no rows
+        with self._readers.lease(files.tolist()) as readers:
+            return JoinedCsr(
+                self._sources(files, readers),
+                self._changes.options(threads),
+                n_columns=n_cols,
+                batches=batches,
+                threads=threads,
+            )
+
     def fits(self, plan: CellSetPlan) -> bool:
         """Whether all files of a plan may be open at once."""
         return len(plan.files) <= self._readers.limit
@@ -95,19 +119,21 @@ class RowGather:
         data = np.concatenate([part[1] for part in parts])
         return packed(starts, kept, indices, data, in_place=False)
 
-    def _sources(
-        self, files: npt.NDArray[np.int64], readers: Sequence[Reader]
-    ) -> list[tuple[Reader, npt.NDArray[np.int32] | None, int]]:
+    def _sources(self, files: npt.NDArray[np.int64], readers: Sequence[Reader]) -> list[RowSource]:
         changes = self._changes
         tables, identities = changes.remap_tables, changes.file_identities
-        return [
-            (
-                reader,
-                None if tables is None else tables[file_id],
-                0 if identities is None else int(identities[file_id]),
+        sources = []
+        for file_id, reader in zip(files.tolist(), readers, strict=True):
+            assert reader.matrix is not None  # a file without cells has no rows
+            sources.append(
+                RowSource(
+                    reader.matrix,
+                    reader.path,
+                    None if tables is None else tables[file_id],
+                    0 if identities is None else int(identities[file_id]),
+                )
             )
-            for file_id, reader in zip(files.tolist(), readers, strict=True)
-        ]
+        return sources
 
 
 class _Rows:
@@ -115,23 +141,12 @@ class _Rows:
 
     def __init__(
         self,
-        sources: list[tuple[Reader, npt.NDArray[np.int32] | None, int]],
+        sources: list[RowSource],
         source_of_row: npt.NDArray[np.uint32],
         rows: npt.NDArray[np.int64],
     ) -> None:
-        ffi = native().ffi
         self._sources = sources
-        structs = ffi.new("scx_row_source[]", len(sources))
-        # The structs hold bare pointers: what these point to is kept here.
-        self._kept: list[Any] = [structs]
-        for struct, (reader, table, identity) in zip(structs, sources, strict=True):
-            assert reader.matrix is not None  # a file without cells has no rows
-            struct.matrix = reader.matrix.handle
-            struct.file_identity = identity
-            if table is not None:
-                pointer = _native.input_array(table, np.int32, "remap_tables")
-                self._kept.append(pointer)
-                struct.remap = pointer
+        structs, kept = row_sources(sources)
         self._n_rows = len(rows)
         self._struct = _native.new_struct(
             "scx_joined_rows",
@@ -141,7 +156,8 @@ class _Rows:
             rows=_native.input_array(rows, np.int64, "rows"),
             n_rows=len(rows),
         )
-        self._arrays = (source_of_row, rows)
+        # The structs hold bare pointers: what these point to is kept here.
+        self._kept = (kept, source_of_row, rows)
 
     def decode(
         self, options: CData
@@ -177,5 +193,5 @@ class _Rows:
         error = library.ffi.new("scx_error *")
         status = getattr(library.lib, function)(self._struct, *arguments, failed, error)
         source = int(failed[0])
-        path = self._sources[source][0].path if source < len(self._sources) else None
+        path = self._sources[source].path if source < len(self._sources) else None
         _native.check(status, error, path=path)

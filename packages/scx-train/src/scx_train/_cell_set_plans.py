@@ -52,6 +52,13 @@ class CellSetRules:
         How many rows a plan may have; None for any number.
     is_remapped
         Whether the columns of all files have a common meaning.
+
+    Attributes
+    ----------
+    mean_values
+        Stored values of a row on average, over all files.
+    n_cols_max
+        Columns of the widest file, and so the most values of a row.
     """
 
     def __init__(
@@ -63,6 +70,8 @@ class CellSetRules:
         is_remapped: bool,
     ) -> None:
         self._manifest = manifest
+        self.mean_values = manifest.mean_values
+        self.n_cols_max = int(manifest.n_cols.max())
         self._selection = selection
         self._max_plan_rows = max_plan_rows
         # Of each file, equal for equal genes; None where all files have the same.

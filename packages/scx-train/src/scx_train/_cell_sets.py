@@ -6,10 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+
+from scx_core._joined import JoinedCsr
 
 from ._cell_set_gather import RowGather
 from ._cell_set_plans import CellSetPlan, CellSetRules
@@ -56,12 +58,50 @@ class CellSetCounters:
         return {**self._cache.report(), **self._readers.report()}
 
 
-class CellSetSource:
-    """What makes a batch of a checked plan."""
+def batch_of(
+    plan: CellSetPlan,
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+) -> CellSetBatch:
+    """The batch of a plan whose rows are decoded."""
+    return {
+        "indptr": indptr,
+        "indices": indices,
+        "data": data,
+        "set_offsets": plan.set_offsets,
+        "file_ids": plan.file_ids,
+        "cell_indices": plan.rows,
+        "role_tags": plan.role_tags,
+    }
 
-    def __init__(self, gather: RowGather, counters: CellSetCounters) -> None:
+
+def batch_bytes(n_rows: int, mean_values: float) -> int:
+    """Memory of a batch and its plan, about."""
+    return int(n_rows * (ROW_BYTES + VALUE_BYTES * mean_values))
+
+
+class CellSetSource:
+    """What makes a batch of a checked plan.
+
+    Attributes
+    ----------
+    counters
+        Those of the data set.
+    row_offsets
+        int64, for each file: what is added to its row numbers for `open_pipeline`.
+    """
+
+    def __init__(self, gather: RowGather, counters: CellSetCounters, *, n_cols: int) -> None:
         self._gather = gather
+        self._n_cols = n_cols
         self.counters = counters
+        self.row_offsets = gather.row_offsets
+
+    @property
+    def keeps_all_open(self) -> bool:
+        """Whether all files may be open at once."""
+        return self._gather.keeps_all_open
 
     def fits(self, plan: CellSetPlan) -> bool:
         """Whether all files of a plan may be open at once."""
@@ -71,19 +111,38 @@ class CellSetSource:
         """Decode a plan; `threads` is 0 for one per CPU."""
         indptr, indices, data = self._gather.gather(plan, threads=threads)
         self.counters.add_rows(len(plan.rows))
-        return {
-            "indptr": indptr,
-            "indices": indices,
-            "data": data,
-            "set_offsets": plan.set_offsets,
-            "file_ids": plan.file_ids,
-            "cell_indices": plan.rows,
-            "role_tags": plan.role_tags,
-        }
+        return batch_of(plan, indptr, indices, data)
+
+    def open_pipeline(self, *, batches: int, threads: int) -> JoinedCsr:
+        """What decodes rows of all files, which have to stay open, in threads of its own."""
+        return self._gather.open_pipeline(n_cols=self._n_cols, batches=batches, threads=threads)
 
 
-class CellSetDecoder:
-    """Decodes plans of cell sets for one iterator, several plans at a time.
+class CellSetDecoder(Protocol):
+    """What decodes plans of cell sets for one iterator: a `PlanDecoder` that counts.
+
+    Attributes
+    ----------
+    n_on_demand
+        Plans that were not decoded ahead.
+    n_over_reader_limit
+        Those of them that touch more files than may be open.
+    """
+
+    n_on_demand: int
+    n_over_reader_limit: int
+
+    def prepare(self, plan: Any) -> CellSetPlan | None: ...
+    def batch_bytes(self, prepared: CellSetPlan) -> int: ...
+    def submit(self, prepared: CellSetPlan) -> None: ...
+    def receive(self) -> CellSetBatch: ...
+    def close(self) -> None: ...
+
+
+class LeasingDecoder:
+    """Decodes plans where only some files may be open: each opens what it needs.
+
+    Several plans are decoded at a time.
 
     Parameters
     ----------
@@ -91,8 +150,6 @@ class CellSetDecoder:
         What plans have to be.
     source
         What decodes.
-    mean_values
-        Stored values of a row on average.
     lookahead
         How many plans may be under way; with 0 each is decoded when its batch is asked for.
     threads
@@ -104,13 +161,11 @@ class CellSetDecoder:
         rules: CellSetRules,
         source: CellSetSource,
         *,
-        mean_values: float,
         lookahead: int,
         threads: int,
     ) -> None:
         self._rules = rules
         self._source = source
-        self._mean_values = mean_values
         self._threads = threads
         # As many plans at a time as there are threads; a single one is decoded by all of them.
         self._workers = min(lookahead, threads)
@@ -118,7 +173,8 @@ class CellSetDecoder:
         self._submitted: deque[Future[CellSetBatch] | CellSetPlan] = deque()
         self._closed = False
         self._changing = threading.RLock()
-        self.n_skipped = 0
+        self.n_on_demand = 0
+        self.n_over_reader_limit = 0
 
     def prepare(self, plan: Any) -> CellSetPlan | None:
         """Check a plan; None for an empty one."""
@@ -127,14 +183,14 @@ class CellSetDecoder:
 
     def batch_bytes(self, prepared: CellSetPlan) -> int:
         """Memory of the batch, by the mean of the files."""
-        per_row = ROW_BYTES + VALUE_BYTES * self._mean_values
-        return int(len(prepared.rows) * per_row)
+        return batch_bytes(len(prepared.rows), self._rules.mean_values)
 
     def submit(self, prepared: CellSetPlan) -> None:
         """Begin to decode, or remember the plan where that is not allowed."""
         is_wide = not self._source.fits(prepared)
         if self._workers == 0 or is_wide:
-            self.n_skipped += is_wide and self._workers > 0
+            self.n_on_demand += self._workers > 0
+            self.n_over_reader_limit += is_wide and self._workers > 0
             self._submitted.append(prepared)
             return
         with self._changing:
@@ -209,9 +265,9 @@ class SparseCellSetBatchIter(PlanBatches[CellSetPlan, CellSetBatch]):
         decoding began before their batch was due; the others count shards that are decoded ahead
         into the cache, and stay at 0 since rows go around it.
         """
-        skipped = self._own_decoder.n_skipped
+        decoder = self._own_decoder
         ahead = prefetch_report(
-            plans_decoded_ahead=max(0, self._n_decoded_ahead - skipped),
-            reader_limit_skips=skipped,
+            plans_decoded_ahead=max(0, self._n_decoded_ahead - decoder.n_on_demand),
+            reader_limit_skips=decoder.n_over_reader_limit,
         )
         return {"cache": self._counters(), "prefetch": ahead}

@@ -54,9 +54,11 @@ print(json.dumps([most - before, budget["breakdown"]["total_bytes"], budget["max
         (1, {"lookahead": 4, "remap": False}),
         (2, {"lookahead": 2, "remap": True}),
         (1, {"lookahead": 0, "remap": False}),
+        (1, {"lookahead": 1, "remap": False}),
         (2, {"lookahead": 8, "remap": False, "max_memory_mb": 60}),
+        (2, {"lookahead": 2, "remap": False, "reader_limit": 1}),
     ],
-    ids=["ahead", "remapped", "on demand", "within a limit"],
+    ids=["ahead", "remapped", "on demand", "one ahead", "within a limit", "few files open"],
 )
 def test_what_is_used_is_what_is_said(
     make_collection: MakeCollection, n_files: int, options: dict[str, Any]
@@ -73,5 +75,6 @@ def test_what_is_used_is_what_is_said(
     )
     used, said, limit = json.loads(done.stdout)
     allowed = min(said, limit * MB)
-    assert used <= 1.15 * allowed + 50 * MB, (used, said, limit)
-    assert used >= 15 * MB, "the batch itself was not measured"
+    # Far less than a batch of difference, so that one more or fewer of them would show.
+    assert used <= 1.15 * allowed + 8 * MB, (used, said, limit)
+    assert used >= 30 * MB, "the batch that the loop holds and the next one were not measured"

@@ -171,11 +171,14 @@ def test_dtypes(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"target_library_size": 0}, "target_library_size=0 must be"),
+        ({"target_library_size": 0}, "target_library_size must be >= 1, but target_library_size=0"),
         ({"target_library_size": 1.5}, "target_library_size=1.5 must be a whole number"),
         ({"method": "poisson"}, "method='poisson' must be 'binomial' or 'multinomial'"),
-        ({"seed": -1}, "seed=-1 must be"),
-        ({"file_identity": 2**64}, "file_identity=18446744073709551616 must be"),
+        ({"seed": -1}, "seed must be >= 0, but seed=-1"),
+        (
+            {"file_identity": 2**64},
+            "file_identity must be <= .* file_identity=18446744073709551616",
+        ),
         ({"file_identity": [1]}, "file_identity has 1 entries for 2 rows"),
         ({"rows": [1]}, "rows has 1 entries for 2 rows"),
         ({"rows": [1, -1]}, "rows holds -1"),
