@@ -11,6 +11,7 @@ from scx_core._command_line import at_least
 ARGUMENTS = (
     "allow_pickle",
     "cls",
+    "dask",
     "edges",
     "eos",
     "gene_filter",
@@ -196,6 +197,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace tokens of another job")
     group.add_argument(
         "--threads", type=at_least(1), metavar="N", help="default: all CPUs there are"
+    )
+    group.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="make the files on the Dask cluster whose scheduler is there",
     )
     group.add_argument(
         "--quiet", action="store_true", help="no progress bar and no summary at the end"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -173,7 +173,17 @@ def _of_sections(experiment: Any) -> str:
     return parts.hexdigest()
 
 
-def turned_file(file: InputFile, source: str, folder: Path) -> Path:
+class Identified(Protocol):
+    """A file and what stands for its content."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
+
+
+def turned_file(file: Identified, source: str, folder: Path) -> Path:
     """A .scx file with the matrix of an .h5ad that is not in CSR, made where it is not there yet.
 
     It is made in bounded memory, and lies in `folder` while the job lasts.

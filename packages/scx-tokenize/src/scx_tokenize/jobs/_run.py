@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import _arguments as numbers
+from ._dask import DaskCluster, check_versions, dask_client, on_dask
 from ._description import Job, KernelName, Task, Transform
 from ._gene_files import GeneList, GeneTable
 from ._manifest import GENE_MEDIANS, TOKEN_DICTIONARY
 from ._paths import StrPath
 from ._plan import plan_job
 from ._presets import PresetName
-from ._running import OnCells, available_cpus, in_threads, run_job
+from ._running import OnCells, Runner, available_cpus, in_threads, run_job
 from ._shards import ShardRecord
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 SHARD_ROWS = 8192
 # neither decides about the tokens, or they are known only to this machine
-_NOT_RECORDED = ("out", "threads", "overwrite", "progress")
+_NOT_RECORDED = ("out", "threads", "dask", "overwrite", "progress")
 
 
 def run(
@@ -59,6 +61,7 @@ def run(
     pad: bool | None = None,
     shard_rows: int = SHARD_ROWS,
     threads: int | None = None,
+    dask: DaskCluster | None = None,
     overwrite: bool = False,
     allow_pickle: bool = False,
     hf: bool = False,
@@ -135,7 +138,11 @@ def run(
     shard_rows
         Most cells of a file of tokens.
     threads
-        None for all CPUs that the process may use.
+        None for all CPUs that the process may use; on a cluster, those of each task, 1 by default.
+    dask
+        The address of a Dask scheduler, or a `distributed.Client`: the cluster's workers make the
+        files, which are the same to the last byte. They need the inputs and `out` at the same paths
+        and the same versions of scx-tokenize and pyarrow. Needs `scx-tokenize[dask]`.
     overwrite
         Replace the tokens of another job.
     allow_pickle
@@ -163,7 +170,8 @@ def run(
     FileExistsError
         `out` holds something else.
     RuntimeError
-        An input was changed meanwhile, or another process works in `out`.
+        An input was changed meanwhile, another process works in `out`, or the cluster has no worker
+        or other versions of packages.
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_RECORDED}
     job = plan_job(
@@ -200,14 +208,25 @@ def run(
         shard_rows=shard_rows,
         allow_pickle=allow_pickle,
     )
-    workers = numbers.threads(threads, who="run") or available_cpus()
+    with _runner(numbers.threads(threads, who="run"), dask) as runner:
+        return run_job(
+            job, _recorded(arguments), runner, overwrite=overwrite, hf=hf, progress=progress
+        )
+
+
+@contextmanager
+def _runner(threads: int, cluster: DaskCluster | None) -> Iterator[Runner]:
+    """What makes the shards: threads of this process (0: all it may use), or a cluster."""
+    if cluster is not None:
+        with dask_client(cluster) as client:
+            check_versions(client)
+            yield on_dask(client, threads=threads or 1)
+        return
 
     def by_threads(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Sequence[ShardRecord]:
-        return in_threads(job, tasks, on_cells, threads=workers)
+        return in_threads(job, tasks, on_cells, threads=threads or available_cpus())
 
-    return run_job(
-        job, _recorded(arguments), by_threads, overwrite=overwrite, hf=hf, progress=progress
-    )
+    yield by_threads
 
 
 def _recorded(arguments: Mapping[str, Any]) -> dict[str, Any]:
