@@ -4,7 +4,8 @@ Each kernel takes a batch of cells in CSR (three arrays, a scipy matrix, an AnnD
 a data set gives) and returns flat numpy arrays. The work runs in native code on several threads,
 without the GIL, and its results do not depend on how many.
 
-`run` makes the tokens of all cells of files, into Parquet.
+`run` makes the tokens of all cells of files, into Parquet; `medians` the statistic of genes that
+rank tokens divide by.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ from ._values import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from ._medians import GeneMedians, medians
     from .jobs import run
 
 __all__ = [
     "CONTRACT_VERSION",
+    "GeneMedians",
     "__version__",
     "bin_values",
     "gene_mask_id",
     "library_size",
     "measured_mask",
+    "medians",
     "pad_id",
     "rank_tokens",
     "run",
@@ -50,7 +54,7 @@ __all__ = [
 ]
 
 # Modules that are loaded when one of their names is first used: kernels alone need none of them.
-_MODULES = {"run": "jobs"}
+_MODULES = {"GeneMedians": "_medians", "medians": "_medians", "run": "jobs"}
 
 
 def __getattr__(name: str) -> Any:

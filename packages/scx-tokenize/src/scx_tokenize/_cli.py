@@ -1,4 +1,4 @@
-"""The command `scx-tokenize`: tokens of all cells of files.
+"""The command `scx-tokenize`: tokens of all cells of files, and medians of their genes.
 
 Exit codes are those of `scx`: 0 for success, 1 when something failed, 2 for a wrong command line,
 130 after Ctrl-C.
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from scx_core._command_line import run_program
 
-from ._commands import tokens
+from ._commands import medians, tokens
 from ._version import __version__
 
 # What each command adds: a function that takes the parser's sub-commands. These modules load
 # nothing large before their command runs, so that `scx-tokenize --help` is quick.
-COMMANDS = (tokens.add_rank, tokens.add_bin, tokens.add_sample)
+COMMANDS = (tokens.add_rank, tokens.add_bin, tokens.add_sample, medians.add_medians)
 # arguments of Python functions that are options of the command line
-ARGUMENTS = (*tokens.ARGUMENTS,)
+ARGUMENTS = tuple({*tokens.ARGUMENTS, *medians.ARGUMENTS})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -138,7 +138,8 @@ def brought_to(
     """Rows with their genes brought to their places.
 
     Genes without a place are left out and those that meet in one are added, in float64; so are
-    columns that a row stores twice. Stored zeros stay.
+    columns that a row stores twice. Where anything is added, negative values and NaN count as 0.
+    Stored zeros stay.
 
     Parameters
     ----------
@@ -185,9 +186,8 @@ def _summed(
 ) -> Csr:
     import scipy.sparse as sp
 
-    matrix = sp.csr_matrix(
-        (values.astype(np.float64), indices, indptr), shape=(len(indptr) - 1, n_places)
-    )
+    clipped = np.where(values > 0, values, 0).astype(np.float64)
+    matrix = sp.csr_matrix((clipped, indices, indptr), shape=(len(indptr) - 1, n_places))
     matrix.sum_duplicates()
     with np.errstate(over="ignore"):
         return (

@@ -1,0 +1,143 @@
+"""The cells that medians are taken of, in parts, and one pass over a part."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_tokenize._medians.inputs import Input
+from scx_tokenize._medians.search import MedianSearch
+from scx_tokenize._medians.values import Values, normalised_values
+from scx_tokenize.jobs._cells import Cells
+
+# Cells x genes of a block: even where every value is stored it takes a few dozen megabytes for each
+# of the arrays that are made of it.
+BLOCK_VALUES = 2**22
+BLOCK_CELLS = 4096
+# Counts of this many cells are added up apart and then to the total: sums of fractions depend on
+# their order, and this one is the same wherever the parts are worked on.
+PART_CELLS = 2**15
+# Blocks that are read while another is counted.
+AHEAD = 2
+
+Totals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells `start` to `stop` of those that are taken of an input."""
+
+    input: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All inputs; it can be pickled.
+
+    Attributes
+    ----------
+    inputs
+        The files.
+    n_genes
+        Genes of all files.
+    target_sum
+        What cells are normalised to.
+    """
+
+    inputs: tuple[Input, ...]
+    n_genes: int
+    target_sum: float
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all files."""
+        return sum(each.n_cells for each in self.inputs)
+
+    def parts(self) -> list[Part]:
+        """All cells, in parts that depend on nothing but the files and which cells are taken."""
+        return [
+            Part(number, start, min(start + PART_CELLS, each.n_cells))
+            for number, each in enumerate(self.inputs)
+            for start in range(0, each.n_cells, PART_CELLS)
+        ]
+
+
+def count_part(
+    corpus: Corpus,
+    part: Part,
+    cells: Cells,
+    search: MedianSearch,
+    *,
+    threads: int | None,
+    done: Callable[[int], object],
+) -> Totals:
+    """Count the values of a part for the search's present pass.
+
+    Parameters
+    ----------
+    cells
+        The part's input, open.
+    threads
+        As of `medians`.
+    done
+        Told of numbers of cells as they are through.
+
+    Returns
+    -------
+    The sum of each gene's counts, in the first pass; zeros later.
+    """
+    each = corpus.inputs[part.input]
+
+    def read(positions: npt.NDArray[np.int64]) -> Values:
+        return normalised_values(
+            *cells.gather(positions, None, each.n_genes, threads=threads or 0),
+            places=each.places,
+            n_genes=corpus.n_genes,
+            target_sum=corpus.target_sum,
+            threads=threads,
+            where=each.path,
+            row_numbers=cells.rows[positions],
+        )
+
+    step = max(1, min(BLOCK_CELLS, BLOCK_VALUES // max(1, each.n_genes)))
+    blocks = [
+        each.chosen(start, min(start + step, part.stop))
+        for start in range(part.start, part.stop, step)
+    ]
+    totals = np.zeros(corpus.n_genes, dtype=np.float64)
+    for positions, values in zip(blocks, _ahead(read, blocks, threads), strict=True):
+        if search.is_first_pass:
+            totals += np.bincount(values.genes, weights=values.counts, minlength=len(totals))
+        search.count(values.genes, values.bits)
+        done(len(positions))
+    return totals
+
+
+def _ahead(
+    read: Callable[[npt.NDArray[np.int64]], Values],
+    blocks: Sequence[npt.NDArray[np.int64]],
+    threads: int | None,
+) -> Iterator[Values]:
+    """What `read` gives for each of `blocks`; with more than one thread while others are used."""
+    if threads == 1:
+        yield from map(read, blocks)
+        return
+    # one worker: the readers of HDF5 take no more
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scx-medians") as executor:
+        waiting: deque[Future[Values]] = deque()
+        try:
+            for block in blocks:
+                waiting.append(executor.submit(read, block))
+                if len(waiting) > AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)

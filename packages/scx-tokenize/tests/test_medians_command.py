@@ -1,0 +1,83 @@
+"""`scx-tokenize medians` as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from scx_tokenize import medians
+from scx_tokenize._cli import main
+
+
+def corpus(folder: Path) -> list[str]:
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(2):
+        counts = rng.poisson(1.0, (20, 8)).astype(np.float32)
+        counts[:, 0] = 0
+        adata = anndata.AnnData(
+            sp.csr_matrix(counts),
+            obs=pd.DataFrame({"tissue": ["lung", "skin"] * 10}, index=[f"c{n}" for n in range(20)]),
+            var=pd.DataFrame({"id": [f"g{n // 2}" for n in range(8)]}, index=list("abcdefgh")),
+        )
+        paths.append(str(folder / f"part-{number}.h5ad"))
+        adata.write_h5ad(paths[-1])
+    return paths
+
+
+def test_the_file_is_that_of_the_function(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = corpus(tmp_path)
+    out, again = tmp_path / "m.parquet", tmp_path / "again.parquet"
+    options = ["--obs-filter", "tissue == 'lung'", "--target-sum", "100", "--threads", "1"]
+    assert main(["medians", str(tmp_path / "part-*.h5ad"), "-o", str(out), *options]) == 0
+    medians(paths, again, obs_filter="tissue == 'lung'", target_sum=100)
+    assert out.read_bytes() == again.read_bytes()
+    said = capsys.readouterr().out
+    assert f"{out}: medians of 7 genes over 20 cells, 3 passes" in said
+    assert "left out: 1 genes that no cell expresses (a)" in said
+    assert f"{paths[1]}: 10 cells, 8 genes, 8 of them in other files too (100%" in said
+    assert main(["medians", paths[0], "-o", str(out), "--quiet", "--overwrite"]) == 0
+    assert capsys.readouterr().out == ""
+    assert pq.read_table(out).num_rows == 7
+
+
+def test_genes_of_one_id_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = corpus(tmp_path)
+    assert main(["medians", path, "-o", str(tmp_path / "m.parquet"), "--gene-key", "id"]) == 0
+    assert f"{path}: 20 cells, 8 genes, 4 added to others" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gene-key", "ensembl"], "has no var column 'ensembl'; it has id"),
+        (["--min-known-genes", "7"], "--min-known-genes 7.0 must be from 0 to 1"),
+        (["--memory-budget", "1kB"], "--memory-budget 1000 is too small"),
+        (["--source", "layers/x"], "no layer 'x'; it has X"),
+    ],
+)
+def test_errors_name_options(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = corpus(tmp_path)
+    assert main(["medians", path, "-o", str(tmp_path / "m.parquet"), *options]) == 1
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert not (tmp_path / "m.parquet").exists()
+
+
+def test_an_existing_file_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = corpus(tmp_path)
+    out = tmp_path / "m.parquet"
+    out.write_bytes(b"mine")
+    assert main(["medians", path, "-o", str(out)]) == 1
+    assert "pass --overwrite to replace it" in capsys.readouterr().err
+    assert out.read_bytes() == b"mine"
