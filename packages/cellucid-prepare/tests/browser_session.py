@@ -52,16 +52,19 @@ class Page:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
-    def open(self, path: str) -> dict[str, Any]:
-        """Read all that opening needs of the output at `path` on the server."""
-        opened: dict[str, Any] = self._call("openFile", path)
+    def open(self, path: str, *, read_ahead: bool = False) -> dict[str, Any]:
+        """Read all that opening needs of the output at `path` on the server.
+
+        `read_ahead` is for zips: read them with archive_reader.js.
+        """
+        opened: dict[str, Any] = self._call("openFile", path, {"readAhead": read_ahead})
         return opened
 
     def ask(self, method: str, *given: str) -> Any:
         """Call a method of `Cells` (cells.js)."""
         return self._call("ask", method, *given)
 
-    def _call(self, name: str, *given: str) -> Any:
+    def _call(self, name: str, *given: Any) -> Any:
         answer = self._driver.execute_async_script(CALL, name, list(given))
         assert "error" not in answer, answer["error"]
         return answer["result"]

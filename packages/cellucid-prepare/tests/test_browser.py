@@ -7,7 +7,7 @@ docs/browser.md come from here: run with `-s` to see them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +210,28 @@ def test_names_of_many_genes_take_a_second_block(page: Page, server: Server, fol
     blocks = [(0, HDF5_START_BYTES - 1), (HDF5_START_BYTES, 2 * HDF5_START_BYTES - 1)]
     taken = reads.take("opening")
     assert [request.range for request in taken] == [f"bytes={a}-{b}" for a, b in blocks]
+
+
+@pytest.mark.parametrize("container", ["zip2", "zip3"])
+def test_archive_read_from_its_end(
+    container: str, page: Page, server: Server, cells: anndata.AnnData, folder: Path
+) -> None:
+    """A reader that knows the order of the entries opens with two requests."""
+    name = f"ahead {container}.zarr.zip"
+    cellucid_prepare.prepare(folder / name, data=cells, **CONTAINERS[container], **IDENTITY)
+    reads = Reads(f"{container}, ahead", server)
+    page.open(f"/data/{name}", read_ahead=True)
+    # the end with all documents, and the start with all values of opening
+    assert [request.range for request in reads.take("opening")] == [
+        "bytes=-524288",
+        "bytes=0-131071",
+    ]
+    cost = Cost(documents=2, chunk=1, opening_has_values=True)
+    gene = next(gene for gene in range(500, N_GENES) if chunks_of_gene(cells.X, gene) == 1)
+    check_gene(page, reads, cost, cells, gene)
+    check_labels(page, reads, cost, cells, "cell_type")
+    # longer than what comes with an entry's header
+    check_embedding(page, reads, replace(cost, chunk=2), cells, "X_umap")
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

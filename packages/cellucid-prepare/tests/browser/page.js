@@ -1,18 +1,18 @@
-// What the tests call: `openFile(url)`, and then `ask(method, ...arguments)`.
+// What the tests call: `openFile(url, options)`, and then `ask(method, ...arguments)`.
 
 import { Cells } from "./cells.js";
 import { ZarrTree } from "./zarr_tree.js";
 
 let ask = null;
 
-async function openFile(url) {
+async function openFile(url, options) {
   const path = new URL(url, location).pathname;
-  ask = /\.(h5ad|h5mu)$/.test(path) ? await inWorker(url) : await onPage(url);
+  ask = /\.(h5ad|h5mu)$/.test(path) ? await inWorker(url) : await onPage(url, options);
   return ask("open");
 }
 
-async function onPage(url) {
-  const cells = new Cells(await ZarrTree.open(url));
+async function onPage(url, options) {
+  const cells = new Cells(await ZarrTree.open(url, options));
   return (method, ...given) => cells[method](...given);
 }
 

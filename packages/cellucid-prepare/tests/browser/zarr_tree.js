@@ -3,11 +3,15 @@
 import ZipFileStore from "@zarrita/storage/zip";
 import * as zarr from "zarrita";
 
+import { ArchiveReader } from "./archive_reader.js";
+
 export class ZarrTree {
-  static async open(url) {
+  // `readAhead` is for zips: read them with ArchiveReader instead of zarrita's own reader.
+  static async open(url, { readAhead = false } = {}) {
     const address = new URL(url, location).href;
-    const raw = address.endsWith(".zip") ? ZipFileStore.fromUrl(address) : new zarr.FetchStore(address);
     const tree = new ZarrTree();
+    tree.archive = readAhead ? new ArchiveReader(address) : null;
+    const raw = tree.archive ? new ZipFileStore(tree.archive) : storeAt(address);
     for (const format of ["v3", "v2"]) {
       try {
         tree.store = await zarr.withConsolidatedMetadata(raw, { format });
@@ -24,8 +28,10 @@ export class ZarrTree {
     return tree;
   }
 
-  // Chunks are files, which are read whole.
-  readInBlocks() {}
+  // Chunks are read whole; what lies next to them counts only for a reader that reads ahead.
+  readInBlocks(isOn) {
+    if (this.archive) this.archive.inBlocks = isOn;
+  }
 
   async #node(path) {
     if (!this.nodes.has(path)) {
@@ -59,4 +65,8 @@ export class ZarrTree {
   async column(path, at) {
     return (await zarr.get(await this.#node(path), [null, at])).data;
   }
+}
+
+function storeAt(address) {
+  return address.endsWith(".zip") ? ZipFileStore.fromUrl(address) : new zarr.FetchStore(address);
 }
