@@ -1,0 +1,135 @@
+"""Tables of genes in files: what is read, and what pickles may not do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from job_samples import as_json
+
+from scx_tokenize.jobs._gene_files import read_list, read_table
+
+VALUES = ("median",)
+
+
+def read(given: Any, *, allow_pickle: bool = False) -> dict[str, Any]:
+    return dict(read_table(given, "gene_medians", values=VALUES, allow_pickle=allow_pickle))
+
+
+def pickled(value: Any, path: Path, protocol: int = pickle.HIGHEST_PROTOCOL) -> Path:
+    path.write_bytes(pickle.dumps(value, protocol))
+    return path
+
+
+def test_pickles_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
+    path = pickled({"A": 1.5}, tmp_path / "medians.pkl")
+    with pytest.raises(ValueError, match=r"medians\.pkl is a pickle.*allow_pickle=True"):
+        read(path)
+    assert read(path, allow_pickle=True) == {"A": 1.5}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_dicts_of_texts_and_numbers_are_read(tmp_path: Path, protocol: int) -> None:
+    plain = {"A": 1, "B": 2.5, "é": -7, "C": 2**70}
+    of_numpy = {"A": np.float64(0.1), "B": np.float32(0.1), "C": np.int64(-5), "D": np.bool_(True)}
+    for number, value in enumerate((plain, of_numpy, OrderedDict(plain))):
+        path = pickled(value, tmp_path / f"{number}.pkl", protocol)
+        assert read(path, allow_pickle=True) == dict(value)
+
+
+class Shell:
+    """A pickle that would run a command."""
+
+    def __reduce__(self) -> Any:
+        return os.system, ("touch owned",)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"A": Shell()},
+        defaultdict(Shell, {"A": 1}),
+        {"A": np.array([1, 2])},
+        {"A": np.datetime64("2020-01-01")},
+        {"A": Path("x")},
+        {"A": eval},
+    ],
+)
+def test_everything_else_in_pickles_is_refused_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for protocol in (0, 2, pickle.HIGHEST_PROTOCOL):
+        path = pickled(value, tmp_path / "bad.pkl", protocol)
+        with pytest.raises(ValueError, match=r"bad\.pkl cannot be read as a pickled dict"):
+            read(path, allow_pickle=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["bad.pkl"]
+
+
+def test_pickles_by_hand_reach_no_function(tmp_path: Path) -> None:
+    for number, text in enumerate(
+        (
+            b"cos\nsystem\n(S'true'\ntR.",
+            b"cnumpy\nload\n(S'x'\ntR.",
+            b"cbuiltins\ngetattr\n(cbuiltins\ndict\nS'get'\ntR.",
+            b"c_codecs\nencode\n(S'x'\nS'zip'\ntR.",
+            b"",
+            b"\x80\x04]\x94.",
+        )
+    ):
+        path = tmp_path / f"{number}.pkl"
+        path.write_bytes(text)
+        with pytest.raises(ValueError, match=rf"{number}\.pkl"):
+            read(path, allow_pickle=True)
+
+
+def test_parquet_columns_are_found_by_type_or_name(tmp_path: Path) -> None:
+    frames = {
+        "two": pd.DataFrame({"x": ["A", "B"], "y": [1.0, 2.0]}),
+        "named": pd.DataFrame({"n": [7, 7], "median": [1.0, 2.0], "gene_id": ["A", "B"], "s": "z"}),
+        "labels": pd.DataFrame({"gene": pd.Categorical(["A", "B"]), "median": [1, 2]}),
+        "gaps": pd.DataFrame({"gene": ["A", "C", "B"], "median": [1.0, None, 2.0]}),
+    }
+    for name, frame in frames.items():
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+        assert read(tmp_path / f"{name}.parquet") == {"A": 1, "B": 2}, name
+    pd.DataFrame({"gene": ["A", "A"], "median": [1.0, 2.0]}).to_parquet(tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"twice\.parquet has the gene 'A' more than once"):
+        read(tmp_path / "twice.parquet")
+
+
+def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "a.parquet").write_text("{")
+    (tmp_path / "a.csv").write_text("A,1")
+    as_json([1, 2], tmp_path / "list.json")
+    as_json({}, tmp_path / "empty.json")
+    for name, message in {
+        "a.json": r"a\.json is no JSON",
+        "a.parquet": r"a\.parquet cannot be read as Parquet",
+        "a.csv": r"a\.csv is of no known kind: expected are \.json, \.parquet",
+        "list.json": r"list\.json holds list, not an entry for each gene",
+        "empty.json": r"empty\.json is empty",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"gene_medians: there is no file .*none\.json"):
+        read(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="has the key 3; names of genes are text"):
+        read({3: 1.0})
+
+
+def test_lists_of_genes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A\n\n B \n", "utf-8")
+    assert read_list(tmp_path / "a.txt", "genes") == ["A", "B"]
+    assert read_list(as_json(["A"], tmp_path / "a.json"), "genes") == ["A"]
+    assert read_list(np.array(["A", "B"]), "genes") == ["A", "B"]  # type: ignore[arg-type]
+    for wrong in ([1], [], as_json({"A": 1}, tmp_path / "b.json")):
+        with pytest.raises(ValueError, match="genes"):
+            read_list(wrong, "genes")  # type: ignore[arg-type]
