@@ -16,6 +16,7 @@ import pytest
 from checkout import ROOT
 
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
+PROGRAMS = ("scx", "scx-tokenize")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +30,7 @@ class Example:
 
 
 def examples_in(markdown: str) -> list[Example]:
-    """The blocks that are run: Python, and commands of the `scx` program."""
+    """The blocks that are run: Python, and commands of the packages' programs."""
     blocks = [
         Example(found[1], found[2], markdown.count("\n", 0, found.start(2)) + 1)
         for found in FENCE.finditer(markdown)
@@ -38,7 +39,7 @@ def examples_in(markdown: str) -> list[Example]:
         block
         for block in blocks
         if block.language == "python"
-        or (block.language == "bash" and block.text.startswith("scx "))
+        or (block.language == "bash" and block.text.split(maxsplit=1)[0] in PROGRAMS)
     ]
 
 
@@ -48,12 +49,12 @@ def run_example(example: Example, name: str, namespace: dict[str, Any]) -> None:
         source = "\n" * (example.line - 1) + example.text
         exec(compile(source, name, "exec"), namespace)
         return
-    program = Path(sys.executable).with_name("scx")
     for line in example.text.splitlines():
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        assert words[0] == "scx", f"{name}:{example.line}: {line!r} is not a command of scx"
+        assert words[0] in PROGRAMS, f"{name}:{example.line}: {line!r} is not a command of ours"
+        program = Path(sys.executable).with_name(words[0])
         result = subprocess.run(
             [str(program), *words[1:]], capture_output=True, text=True, timeout=120
         )

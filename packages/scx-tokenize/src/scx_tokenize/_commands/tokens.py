@@ -240,7 +240,7 @@ def _summary(out: str, manifest: dict[str, Any]) -> list[str]:
     counts = manifest["counts"]
     lines = [
         f"{out}: {counts['cells']} cells, {counts['tokens']} tokens, "
-        f"{len(manifest['shards'])} files"
+        f"{len(manifest['shards'])} file{'s' if len(manifest['shards']) != 1 else ''}"
     ]
     if counts["empty_cells"]:
         lines.append(f"{counts['empty_cells']} cells have no gene of the vocabulary")
