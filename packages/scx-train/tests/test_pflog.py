@@ -127,7 +127,7 @@ def test_alpha_that_cannot_be_estimated(make_file: MakeFile, matrix: Any) -> Non
 
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf")])
 def test_alpha_that_is_refused(make_file: MakeFile, alpha: float) -> None:
-    with pytest.raises(ValueError, match=r"pflog_alpha=.*finite and positive"):
+    with pytest.raises(ValueError, match=r"pflog_alpha=.*finite and strictly positive"):
         TrainingDataset(make_file(5), pflog=True, pflog_alpha=alpha)
 
 

@@ -21,6 +21,16 @@ def signature(batch: Any) -> tuple[bytes, bytes]:
     return batch["cell_indices"].tobytes(), batch["X"].tobytes()
 
 
+def with_layer(path: Path) -> Path:
+    import scx_core
+
+    with scx_core.open(path) as experiment:
+        adata = experiment.to_anndata()
+    adata.layers["twice"] = adata.X * 2
+    scx_core.from_anndata(adata, path, shard_size=10, overwrite=True)
+    return path
+
+
 def epochs_of(dataset: TrainingDataset, count: int) -> list[list[tuple[bytes, bytes]]]:
     return [[signature(batch) for batch in dataset] for _ in range(count)]
 
@@ -108,9 +118,13 @@ def test_setting_the_loaded_epoch_keeps_the_place(make_file: MakeFile) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"seed": 1}, "seed"),
+        ({"seed": 1}, "saved with seed=42, but this data set has seed=1"),
         ({"batch_size": 9}, "batch_size"),
-        ({"rows": [1, 2, 3]}, "cells"),
+        ({"rows": [1, 2, 3]}, "another data set: rows are others here"),
+        ({"weights": np.ones(101)}, "another data set: weights are others here"),
+        ({"balance_by": "number"}, "saved with balance_by=None"),
+        ({"batch_by": "number"}, "saved with batch_by=None"),
+        ({"source": "layers/twice"}, "saved with matrix='X'"),
         ({"shuffle": False}, "shuffle"),
         ({"shard_group_size": 2}, "shard_group_size"),
         ({"rank": 0, "world_size": 2}, "world_size"),
@@ -123,14 +137,32 @@ def test_setting_the_loaded_epoch_keeps_the_place(make_file: MakeFile) -> None:
 def test_states_of_other_batches_are_refused(
     make_file: MakeFile, options: dict[str, Any], named: str
 ) -> None:
-    path = make_file(101)
+    path = with_layer(make_file(101))
     with TrainingDataset(path, **{"batch_size": 8}) as dataset:
         state = dataset.state_dict()
     with (
         TrainingDataset(path, **{"batch_size": 8, **options}) as other,
-        pytest.raises(ValueError, match=f"saved with {named}="),
+        pytest.raises(ValueError, match=named),
     ):
         other.load_state_dict(state)
+
+
+def test_states_of_other_files_and_weights_are_refused(make_file: MakeFile) -> None:
+    path, copy = make_file(101), make_file(101, name="copy.scx")
+    other = make_file(101, matrix=np.ones((101, 30)), name="other.scx")
+    with TrainingDataset([path, other], 8, weights=np.ones(202)) as dataset:
+        state = dataset.state_dict()
+    with TrainingDataset([copy, other], 8, weights=np.ones(202)) as same:
+        same.load_state_dict(state)
+    for files, weights, named in [
+        ([other, path], np.ones(202), "path names other files here"),
+        ([path, other], np.arange(202), "weights are others here"),
+    ]:
+        with (
+            TrainingDataset(files, 8, weights=weights) as wrong,
+            pytest.raises(ValueError, match=named),
+        ):
+            wrong.load_state_dict(state)
 
 
 def test_states_that_are_none(make_file: MakeFile) -> None:

@@ -107,6 +107,57 @@ def test_parts_can_be_streamed(path: Path) -> None:
     assert sorted(seen) == list(range(203))
 
 
+def test_several_files_are_divided_together(make_file: MakeFile) -> None:
+    """Labels and groups are those of all files; rows are numbered on, as in a data set of them."""
+    import scx_core
+
+    rng = np.random.default_rng(8)
+    paths, frames = [], []
+    for number, n_obs in enumerate([70, 1, 131]):
+        obs = pd.DataFrame(
+            {
+                "type": pd.Categorical(rng.choice(["a", "b", "c"][number % 2 :], size=n_obs)),
+                "donor": rng.choice([f"d{donor}" for donor in range(6)], size=n_obs),
+            }
+        )
+        paths.append(make_file(n_obs, obs=obs, name=f"{number}.scx"))
+        frames.append(obs.astype(str))
+    scx_core.mark_deleted(paths[2], [5, 60])
+    gone = {71 + 5, 71 + 60}
+    every = pd.concat(frames, ignore_index=True)
+    live = [row for row in range(202) if row not in gone]
+
+    parts = scx_train.split(paths, [0.6, 0.4], stratify="type", seed=3)
+    assert sorted(np.concatenate(parts).tolist()) == live
+    for label, count in every["type"][live].value_counts().items():
+        for part, fraction in zip(parts, [0.6, 0.4], strict=True):
+            assert abs((every["type"][part] == label).sum() - count * fraction) <= 1
+
+    parts = scx_train.split(paths, [0.5, 0.5], group="donor")
+    assert sorted(np.concatenate(parts).tolist()) == live
+    assert not set(every["donor"][parts[0]]) & set(every["donor"][parts[1]])
+
+    with TrainingDataset(paths, 16, rows=parts[1], shuffle=False) as dataset:
+        seen = np.concatenate([batch["cell_indices"] for batch in dataset])
+    assert seen.tolist() == parts[1].tolist()
+    assert [part.tolist() for part in scx_train.split(paths[:1], [0.5, 0.5])] == [
+        part.tolist() for part in scx_train.split(paths[0], [0.5, 0.5])
+    ]
+
+
+def test_files_that_do_not_fit_are_named(make_file: MakeFile) -> None:
+    one = make_file(10, obs=pd.DataFrame({"donor": ["a"] * 10}), name="one.scx")
+    other = make_file(10, obs=pd.DataFrame({"donor": range(10), "age": 1}), name="other.scx")
+    with pytest.raises(ValueError, match=r"'donor' holds labels in .*one\.scx and numbers in .*ot"):
+        scx_train.split([one, other], [0.5], group="donor")
+    with pytest.raises(KeyError, match=r"one\.scx"):
+        scx_train.split([other, one], [0.5], group="age")
+    with pytest.raises(ValueError, match="empty"):
+        scx_train.split([], [0.5])
+    with pytest.raises(TypeError, match="no order"):
+        scx_train.split({one}, [0.5])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("fractions", "options", "message"),
     [

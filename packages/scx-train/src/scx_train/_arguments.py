@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from scx_core._arguments import whole_number as whole_number
 from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREADS_MAX
 
 from ._cutting import TAILS, Tail
+from ._warn import warn
 
 SEED_MAX = U64_MAX
 
@@ -173,7 +173,7 @@ def gene_panel(
     panel = np.unique(given).astype(np.uint32)
     if len(panel) != given.size or not np.array_equal(panel, given):
         message = _panel_warning(given.size, len(panel), argument)
-        warnings.warn(message, UserWarning, stacklevel=stacklevel)
+        warn(message, stacklevel=stacklevel)
     return panel
 
 

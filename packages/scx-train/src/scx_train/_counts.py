@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,8 @@ import numpy.typing as npt
 
 from scx_core._errors import CorruptFileError
 from scx_core._matrix import Matrix
+
+from ._warn import is_told, warn
 
 Rows = npt.NDArray[np.int64]
 
@@ -30,7 +31,7 @@ def warn_unless_counts(
     `live`: reading few places costs little even where the file is not in memory. Damage shows
     when its batch is due. Answers whether it has warned.
     """
-    if matrix.dtype.kind == "u":
+    if matrix.dtype.kind == "u" or is_told():
         return False
     n_live = matrix.info.n_rows if live is None else len(live)
     for start in np.linspace(0, n_live, STRETCHES, endpoint=False).astype(np.int64):
@@ -45,12 +46,11 @@ def warn_unless_counts(
             wrong = np.flatnonzero(~((values >= 0) & (values == np.floor(values))))
         if wrong.size:
             row = rows[np.searchsorted(indptr, wrong[0], side="right") - 1]
-            warnings.warn(
+            warn(
                 f"{label} of {path} holds {values[wrong[0]]:g} in row {row}, so it does not hold "
                 "counts: they would be normalised (again), which is seldom meant; pass "
                 "normalize=False, log1p=False to take the values as they are, or name the counts "
                 "by source='layers/...'",
-                UserWarning,
                 stacklevel=stacklevel,
             )
             return True

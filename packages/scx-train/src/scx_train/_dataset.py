@@ -15,6 +15,7 @@ from . import _arguments as arguments
 from ._batch import Batch, matrix_of
 from ._cutting import Tail
 from ._file_set import FileSet, file_of, file_options
+from ._given import one_path
 from ._one_matrix import OneMatrix
 from ._order import Rows
 from ._pipelines import PipelineShelf
@@ -280,8 +281,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         )
         opened: Source | FileSet
         if self._files is None:
-            one = cast("str | os.PathLike[str]", path)
-            opened = open_source(one, source=source, modality=modality, stacklevel=3)
+            opened = open_source(one_path(path), source=source, modality=modality, stacklevel=3)
         else:
             opened = self._files.open(stacklevel=3)
         self._keep_matrix(

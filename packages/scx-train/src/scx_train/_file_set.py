@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -173,7 +173,8 @@ class FileSet:
             A column is of different kinds in two files, or holds what batches cannot.
         """
         columns = [_named(part, part.obs_columns, names) for part in self.parts]
-        return {name: self._joined(name, [each[name] for each in columns]) for name in names}
+        paths = [part.path for part in self.parts]
+        return {name: joined(name, [each[name] for each in columns], paths) for name in names}
 
     def embeddings(self, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
         """The entries of obsm of all files, end to end.
@@ -196,39 +197,41 @@ class FileSet:
                     )
         return {name: np.concatenate([each[name] for each in arrays]) for name in names}
 
-    def _joined(self, name: str, columns: list[ObsValues]) -> ObsValues:
-        kinds = ["labels" if isinstance(column, dict) else "numbers" for column in columns]
-        if len(set(kinds)) > 1:
-            other = next(file for file, kind in enumerate(kinds) if kind != kinds[0])
-            raise ValueError(
-                f"obs column {name!r} holds {kinds[0]} in {self.parts[0].path} and {kinds[other]} "
-                f"in {self.parts[other].path}"
-            )
-        labelled = [column for column in columns if isinstance(column, dict)]
-        if labelled:
-            numbers: dict[str, int] = {}
-            for column in labelled:
-                for label in column["categories"]:
-                    numbers.setdefault(label, len(numbers))
-            codes = []
-            for column in labelled:
-                # One more place at the end: -1, a gap, finds itself there.
-                recoded = [numbers[label] for label in column["categories"]] + [-1]
-                codes.append(np.array(recoded, dtype=np.int32)[column["codes"]])
-            return {"codes": np.concatenate(codes), "categories": list(numbers)}
-        arrays = [column for column in columns if not isinstance(column, dict)]
-        if len({array.dtype for array in arrays}) > 1:
-            for part, array in zip(self.parts, arrays, strict=True):
-                if array.dtype.kind == "i" and np.any(np.abs(array) > EXACT_IN_FLOAT64):
-                    raise ValueError(
-                        f"obs column {name!r} of {part.path} holds whole numbers beyond 2**53, "
-                        "which the floats of another file cannot stand beside"
-                    )
-        result: ObsValues = np.concatenate(arrays)  # type: ignore[assignment]
-        return result
-
     def _with_offsets(self) -> zip[tuple[Source, np.int64]]:
         return zip(self.parts, self.row_offsets[:-1], strict=True)
+
+
+def joined(name: str, columns: list[ObsValues], paths: Sequence[str]) -> ObsValues:
+    """A column of several files end to end, as `FileSet.obs_columns` describes it."""
+    kinds = ["labels" if isinstance(column, dict) else "numbers" for column in columns]
+    if len(set(kinds)) > 1:
+        other = next(file for file, kind in enumerate(kinds) if kind != kinds[0])
+        raise ValueError(
+            f"obs column {name!r} holds {kinds[0]} in {paths[0]} and {kinds[other]} "
+            f"in {paths[other]}"
+        )
+    labelled = [column for column in columns if isinstance(column, dict)]
+    if labelled:
+        numbers: dict[str, int] = {}
+        for column in labelled:
+            for label in column["categories"]:
+                numbers.setdefault(label, len(numbers))
+        codes = []
+        for column in labelled:
+            # One more place at the end: -1, a gap, finds itself there.
+            recoded = [numbers[label] for label in column["categories"]] + [-1]
+            codes.append(np.array(recoded, dtype=np.int32)[column["codes"]])
+        return {"codes": np.concatenate(codes), "categories": list(numbers)}
+    arrays = [column for column in columns if not isinstance(column, dict)]
+    if len({array.dtype for array in arrays}) > 1:
+        for path, array in zip(paths, arrays, strict=True):
+            if array.dtype.kind == "i" and np.any(np.abs(array) > EXACT_IN_FLOAT64):
+                raise ValueError(
+                    f"obs column {name!r} of {path} holds whole numbers beyond 2**53, "
+                    "which the floats of another file cannot stand beside"
+                )
+    result: ObsValues = np.concatenate(arrays)  # type: ignore[assignment]
+    return result
 
 
 def _named(

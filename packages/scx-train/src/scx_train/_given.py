@@ -13,6 +13,8 @@ import numpy as np
 def one_path(value: Any, argument: str = "path") -> str:
     """The path of a single file, where a list of them is not taken.
 
+    It is made absolute.
+
     Raises
     ------
     TypeError
@@ -21,9 +23,17 @@ def one_path(value: Any, argument: str = "path") -> str:
     if isinstance(value, str | os.PathLike):
         path = os.fspath(value)
         if isinstance(path, str):
-            return path
+            return absolute(path)
     several = ", one file" if isinstance(value, Iterable) and not isinstance(value, bytes) else ""
     raise TypeError(f"{argument} must be a str or os.PathLike{several}, not {type(value).__name__}")
+
+
+def absolute(path: str) -> str:
+    """The path from the root on: files are opened again later, also by workers.
+
+    The working directory may be another one then. Links stay what they are, and so does "".
+    """
+    return os.path.join(os.getcwd(), path) if path and not os.path.isabs(path) else path
 
 
 def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:

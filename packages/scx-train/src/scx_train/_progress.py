@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = 1
+VERSION = 2
+
+# Settings that are digests: what to say of them where they differ.
+DIGESTS = {
+    "path": "path names other files here, or they have other content",
+    "rows": "rows are others here, or other cells are marked as deleted",
+    "weights": "weights are others here",
+}
+
+
+def digest(content: bytes) -> str:
+    """Tells contents apart."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 @dataclass
@@ -52,11 +65,17 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
         )
     before = state["settings"]
     for key in settings:
-        if key not in before or before[key] != settings[key]:
+        if key in before and before[key] == settings[key]:
+            continue
+        if key in DIGESTS:
             raise ValueError(
-                f"state was saved with {key}={before.get(key)!r}, but this data set has "
-                f"{key}={settings[key]!r}: its batches would not be those that followed"
+                f"state was saved by another data set: {DIGESTS[key]}, so its batches would not be "
+                "those that followed"
             )
+        raise ValueError(
+            f"state was saved with {key}={before.get(key)!r}, but this data set has "
+            f"{key}={settings[key]!r}: its batches would not be those that followed"
+        )
     progress = Progress(int(state["epoch"]), int(state["batch"]))
     if progress.epoch < 0 or not 0 <= progress.batch <= batches_max:
         raise ValueError(

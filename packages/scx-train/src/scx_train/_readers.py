@@ -19,6 +19,7 @@ from scx_core._errors import CorruptFileError
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 
+from ._given import absolute
 from ._source import open_source
 
 
@@ -308,7 +309,7 @@ class Readers:
 
 
 def checked_paths(paths: Any) -> list[str]:
-    """The paths of a manifest, as str.
+    """The paths of a manifest, as str, absolute.
 
     Raises TypeError when it is no list of paths, and ValueError when it is empty.
     """
@@ -325,4 +326,4 @@ def checked_paths(paths: Any) -> list[str]:
             raise TypeError(f"paths holds {path!r}, but paths are str or os.PathLike of str")
     if not given:
         raise ValueError("paths is empty, but at least one file is needed")
-    return given
+    return [absolute(path) for path in given]

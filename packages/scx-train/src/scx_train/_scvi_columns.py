@@ -129,5 +129,10 @@ class ScviColumns:
         added = {key: codes[rows].long() for key, codes in self._codes.items()}
         if self._numbers is not None:
             added["extra_continuous_covs"] = self._numbers[rows]
-        rest = {key: value for key, value in batch.items() if key != "obs" or value}
+        # `measured` is of files, not of cells, as all else is: trainers infer sizes from a batch.
+        rest = {
+            key: value
+            for key, value in batch.items()
+            if key != "measured" and (key != "obs" or value)
+        }
         return {**rest, **added}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,9 @@ from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
 from scx_core.experiment._raw import RawView
 
+from ._given import one_path
 from ._obs import ObsValues, frame_column, training_column
+from ._warn import warn
 
 Fingerprint = tuple[tuple[str, bytes], ...]
 LAYERS = "layers/"
@@ -231,7 +232,7 @@ def open_with_all_rows(path: str | os.PathLike[str]) -> Experiment:
 
     Deleted ones are there too; `deleted_rows` says which they are.
     """
-    return Experiment(path, include_deleted=True)
+    return Experiment(one_path(path), include_deleted=True)
 
 
 def source_of(experiment: Experiment, part: Modality | None, source: str) -> Source:
@@ -292,10 +293,9 @@ def _modality(experiment: Experiment, name: str | None, stacklevel: int) -> Moda
         return experiment.modality(name)
     names = sorted(experiment.modality_names)
     if stacklevel:
-        warnings.warn(
+        warn(
             f"{experiment.path} is multimodal, and no modality was named: {names[0]!r} is read, "
             f"the first of {', '.join(names)}; pass modality={names[0]!r} to say so",
-            UserWarning,
             stacklevel=stacklevel,
         )
     return experiment.modality(names[0])

@@ -1,10 +1,10 @@
-"""Training, validation and test cells of one file, as rows for `TrainingDataset(rows=...)`."""
+"""Training, validation and test cells, as rows for `TrainingDataset(rows=...)`."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from scx_core._pipeline import epoch_stream, shuffle
 from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
-from ._given import one_path
+from ._file_set import joined
+from ._given import one_path, path_list
 from ._obs import ObsValues, training_column
 
 Rows = npt.NDArray[np.int64]
@@ -22,14 +23,14 @@ TAG_SPLIT = int.from_bytes(b"SCXSPLIT", "big")
 
 
 def split(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     fractions: Iterable[float],
     *,
     stratify: str | None = None,
     group: str | None = None,
     seed: int = 42,
 ) -> list[Rows]:
-    """Divide the cells of a file at random.
+    """Divide the cells of a file, or of several, at random.
 
     The same file, fractions and seed give the same parts. The cells of each label are shuffled, and
     each part gets its share of them, rounded down; of the few cells that are left, one each goes to
@@ -39,7 +40,8 @@ def split(
     Parameters
     ----------
     path
-        The file.
+        The file, or a list of files whose cells are divided together: a label is one over all of
+        them. Their genes do not matter.
     fractions
         The share of each part, positive, together at most 1; cells beyond that are in no part.
     stratify
@@ -53,14 +55,15 @@ def split(
 
     Returns
     -------
-    For each fraction the file's rows of its cells: int64, ascending. Cells that are marked as
-    deleted are in no part.
+    For each fraction the rows of its cells: int64, ascending. Those of several files are numbered
+    on from one to the next, as `TrainingDataset` with the same list does it. Cells that are marked
+    as deleted are in no part.
 
     Raises
     ------
     TypeError, ValueError
-        The fractions are not valid, both columns are given, a column has floats, a cell has no
-        group, or a part would be empty.
+        The fractions are not valid, both columns are given, a column has floats, or labels in one
+        file and numbers in another, a cell has no group, or a part would be empty.
     KeyError
         There is no such column.
     """
@@ -68,24 +71,50 @@ def split(
     seed = arguments.seed(seed)
     if stratify is not None and group is not None:
         raise ValueError("pass stratify or group, not both")
-    experiment = Experiment(one_path(path))
+    single = isinstance(path, str | os.PathLike)
+    files = [Experiment(each) for each in ((one_path(path),) if single else path_list(path))]
+    live = _live_rows(files)
     stream = epoch_stream(seed=seed, tag=TAG_SPLIT, epoch=0)
     name = stratify if group is None else group
     if name is None:
-        labels = np.zeros(experiment.n_obs, dtype=np.int64)
+        labels = np.zeros(len(live), dtype=np.int64)
     else:
-        labels = _labels(training_column(experiment.obs_column(name), name), name)
+        labels = _labels(_column(files, name), name)
     if group is not None:
-        parts = _by_group(labels, shares, stream, group)
+        without = np.flatnonzero(labels < 0)
+        if len(without):
+            raise ValueError(
+                f"the cell in row {live[without[0]]} has no {group!r}, so it belongs to no group"
+            )
+        parts = _by_group(labels, shares, stream)
     else:
         parts = _by_label(labels, shares, stream)
     for part, share in zip(parts, shares, strict=True):
         if not len(part):
             raise ValueError(
-                f"the part of {share} would have none of the {experiment.n_obs} cells"
+                f"the part of {share} would have none of the {len(live)} cells"
                 + (f" in {len(np.unique(labels))} groups" if group is not None else "")
             )
-    return [experiment.live_rows[part] for part in parts]
+    return [live[part] for part in parts]
+
+
+def _live_rows(files: list[Experiment]) -> Rows:
+    """The rows of the cells that there are, numbered on from file to file."""
+    starts = np.cumsum([0, *(file.n_obs_physical for file in files)])
+    return np.concatenate(
+        [file.live_rows + start for file, start in zip(files, starts, strict=False)]
+    )
+
+
+def _column(files: list[Experiment], name: str) -> ObsValues:
+    columns = []
+    for file in files:
+        try:
+            columns.append(training_column(file.obs_column(name), name))
+        except KeyError as error:
+            message = str(error.args[0])
+            raise KeyError(message if file.path in message else f"{file.path}: {message}") from None
+    return columns[0] if len(files) == 1 else joined(name, columns, [file.path for file in files])
 
 
 def _shares(fractions: Any) -> list[float]:
@@ -139,12 +168,7 @@ def _with_spare(shares: list[float]) -> npt.NDArray[np.float64]:
     return np.array(shares if spare < 1e-9 else [*shares, spare])
 
 
-def _by_group(
-    labels: npt.NDArray[np.int64], shares: list[float], stream: int, name: str
-) -> list[Rows]:
-    if (labels < 0).any():
-        row = int(np.flatnonzero(labels < 0)[0])
-        raise ValueError(f"the cell in row {row} has no {name!r}, so it belongs to no group")
+def _by_group(labels: npt.NDArray[np.int64], shares: list[float], stream: int) -> list[Rows]:
     groups, sizes = np.unique(labels, return_counts=True)
     order = np.arange(len(groups), dtype=np.int64)
     shuffle(order, stream=stream)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +17,14 @@ from scx_core._pipeline import epoch_stream
 
 from . import _arguments as arguments
 from ._budget import Demand, MatrixDemand, fit
+from ._cells import Cells, in_both
 from ._cutting import Cutting
 from ._epoch import EpochIterator
-from ._obs import ObsValues, size_of, take
+from ._obs import size_of, take
 from ._order import EpochOrder, Rows, ShardGroups, ShardRows
 from ._pipelines import PipelineShelf
 from ._process import REMEDY, HomeProcess, usable_cpus
-from ._progress import Progress, progress_of
+from ._progress import Progress, digest, progress_of
 from ._sampling import (
     SAMPLING_BYTES,
     TAG_BATCHES,
@@ -38,55 +37,9 @@ from ._sampling import (
     label_numbers,
 )
 from ._stream_options import StreamOptions
+from ._warn import warn
 
 BatchT = TypeVar("BatchT")
-
-
-class Cells(Protocol):
-    """Where the cells come from: an open file, or a part of it."""
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        ...
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of the file."""
-        ...
-
-    @property
-    def deleted_rows(self) -> npt.NDArray[np.int64]:
-        """Its rows that are marked as deleted, ascending."""
-        ...
-
-    @property
-    def n_obs(self) -> int:
-        """Rows of the file, those of deleted cells included."""
-        ...
-
-    @property
-    def shard_starts(self) -> npt.NDArray[np.int64]:
-        """First row of each shard and, as the last entry, the number of rows."""
-        ...
-
-    @property
-    def rows(self) -> npt.NDArray[np.int64] | None:
-        """The rows that may be streamed, ascending; None for all."""
-        ...
-
-    @property
-    def fingerprint(self) -> object:
-        """Equal for files of equal content."""
-        ...
-
-    def obs_columns(self, names: tuple[str, ...]) -> dict[str, ObsValues]:
-        """The columns, each with an entry for each row of the file."""
-        ...
-
-    def embeddings(self, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-        """The entries of obsm, each with a row for each row of the file."""
-        ...
 
 
 CellsT = TypeVar("CellsT", bound=Cells)
@@ -128,7 +81,7 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         chosen = arguments.row_selection(
             options.rows, n_obs=cells.n_obs, deleted=cells.deleted_rows
         )
-        self._rows = ShardRows(cells.shard_starts, _common(chosen, cells.rows))
+        self._rows = ShardRows(cells.shard_starts, in_both(chosen, cells.rows))
         self._budget = fit(self._demand(matrices, metadata_bytes), options.max_memory_mb)
         self._mmap_bytes = cells.file_bytes
         self._batch_size = self._budget.demand.batch_size
@@ -137,10 +90,9 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         )
         self._sample(cells)
         if self._budget.exceeded:
-            warnings.warn(
+            warn(
                 f"max_memory_mb={self._budget.limit_mb} is too little: at the smallest settings "
                 f"{self._budget.demand.total_bytes / 2**20:.0f} MB are needed",
-                UserWarning,
                 stacklevel=stacklevel + 1,
             )
         # Reentrant: a garbage collection under it may end an epoch.
@@ -386,13 +338,15 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
     @property
     def _settings(self) -> dict[str, Any]:
         """What the batches follow from, besides the epoch."""
-        cutting = self._cutting_base
+        cutting, options = self._cutting_base, self._options
         return {
-            "cells": self._cells_digest,
             **self._matrix_settings,
-            "seed": self._options.seed,
-            "shuffle": self._options.shuffle,
-            "shard_group_size": self._options.shard_group_size,
+            **self._digests,
+            "balance_by": options.balance_by,
+            "batch_by": options.batch_by,
+            "seed": options.seed,
+            "shuffle": options.shuffle,
+            "shard_group_size": options.shard_group_size,
             "batch_size": cutting.batch_size,
             "drop_last": cutting.drop_last,
             "min_batch": cutting.min_batch,
@@ -402,13 +356,14 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
         }
 
     @functools.cached_property
-    def _cells_digest(self) -> str:
-        """Tells files and choices of rows apart."""
-        digest = hashlib.blake2b(repr(self._fingerprint).encode(), digest_size=16)
-        digest.update(self._rows.all_rows().tobytes())
-        for sampling in (self._weights, self._labels):
-            digest.update(b"-" if sampling is None else sampling.tobytes())
-        return digest.hexdigest()
+    def _digests(self) -> dict[str, str | None]:
+        """Tell files, choices of rows and weights apart."""
+        weights = self._weights if self._options.weights is not None else None
+        return {
+            "path": digest(repr(self._fingerprint).encode()),
+            "rows": digest(self._rows.all_rows().tobytes()),
+            "weights": None if weights is None else digest(weights.tobytes()),
+        }
 
     def _reopened(self) -> CellsT:
         cells = self._open_cells()
@@ -418,12 +373,3 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
                 "built: build a new one"
             )
         return cells
-
-
-def _common(
-    one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.int64] | None:
-    """Rows that are in both; None stands for all."""
-    if one is None or other is None:
-        return one if other is None else other
-    return np.intersect1d(one, other)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.utils.data
 
@@ -18,6 +17,7 @@ from ._multimodal import MultimodalTrainingDataset
 from ._process import usable_cpus
 from ._torch_batch import to_tensors
 from ._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from ._warn import told_before
 
 Dataset = TrainingDataset | MultimodalTrainingDataset
 
@@ -87,9 +87,6 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             self._lengths[rank, world_size] = len(dataset)
             if options.get("pflog"):  # the workers need not estimate it again
                 self._options["pflog_alpha"] = dataset.pflog_alpha
-        if options.get("hvg_indices") is not None:
-            # Has warned once if it was in another order; the workers need not do so again.
-            self._options["hvg_indices"] = _sorted(options["hvg_indices"])
         self._epochs = SharedEpochs()
 
     def __iter__(self) -> Iterator[Any]:
@@ -113,7 +110,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         """How many batches an epoch has, of all workers of this rank together."""
         rank = self._rank()
         if rank not in self._lengths:
-            with self._build(*rank) as dataset:
+            with self._rebuild(*rank) as dataset:
                 self._lengths[rank] = len(dataset)
         return self._lengths[rank]
 
@@ -219,7 +216,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         if self._local is None or self._local[0] != place:
             # One of another process was inherited by a fork; dropping it touches nothing there.
             self._local, self._current = None, None
-            dataset = self._build(
+            dataset = self._rebuild(
                 place.rank, place.world_size, shard=place.worker or 0, num_shards=place.num_workers
             )
             self._local = (place, dataset)
@@ -236,9 +233,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             options["threads"] = max(1, usable_cpus() // shards["num_shards"])
         return self._DATASET(self._path, **options)
 
-
-def _sorted(panel: Any) -> Any:
-    """A panel, or those of several modalities, ascending and distinct."""
-    if isinstance(panel, Mapping):
-        return {name: _sorted(part) for name, part in panel.items()}
-    return None if panel is None else np.unique(np.asarray(panel))
+    def _rebuild(self, rank: int, world_size: int, **shards: int) -> Dataset:
+        """Built from arguments that the user has been warned about already."""
+        with told_before():
+            return self._build(rank, world_size, **shards)

@@ -15,7 +15,9 @@ import torch.utils.data
 from scx_core._pipeline import BATCHES_MAX
 
 from . import _arguments as arguments
-from ._given import kept
+from ._cell_set_dataset import SparseCellSetDataset
+from ._given import absolute, kept
+from ._index_plan_dataset import IndexPlanDataset
 from ._process import usable_cpus
 from ._torch_batch import to_tensors
 from ._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
@@ -97,6 +99,12 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         _check_made(dataset, args, options)
         self._dataset_class = dataset
         paths = [os.fspath(a) if isinstance(a, os.PathLike) else a for a in args]
+        if dataset in (IndexPlanDataset, SparseCellSetDataset):  # what others take is not known
+            paths[:1] = [_absolute(a) for a in paths[:1]]
+            options = {
+                name: _absolute(value) if name in ("path", "paths") else value
+                for name, value in options.items()
+            }
         self._args = tuple(kept({str(place): a for place, a in enumerate(paths)}).values())
         self._plans = plans
         self._lookahead = lookahead
@@ -177,6 +185,13 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             return "threads" in inspect.signature(self._dataset_class).parameters
         except (TypeError, ValueError):
             return False
+
+
+def _absolute(value: Any) -> Any:
+    """A path, or a list of them, from the root on; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return [_absolute(entry) for entry in value]
+    return absolute(os.fspath(value)) if isinstance(value, str | os.PathLike) else value
 
 
 _WHAT_IS_NEEDED = (

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Iterable
-from types import SimpleNamespace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._genes import MIN_KNOWN_GENES
+
 from . import _arguments as arguments
 from ._dataset import TrainingDataset
-from ._given import kept, one_path
-from ._source import open_source
+from ._file_set import FileSet, file_options
+from ._given import kept, one_path, path_list
+from ._source import Source, open_source
+from ._warn import told_before
 from .torch import TrainingIterable
 
 try:
@@ -41,26 +43,30 @@ from ._scvi_columns import (
     covariate,
     one_category,
 )
-from ._scvi_registry import scvi_registry
+from ._scvi_module import ScviModule
 
 __all__ = ["ScxDataModule"]
 
-N_CELLS_LOOKED_AT = 1024
 # They say which cells make a batch of training; all cells are validated.
 SEMI_SUPERVISED = "SCANVI"
+FILE_DEFAULTS = {
+    "source": "X", "modality": None, "genes": None, "gene_key": None,
+    "min_known_genes": MIN_KNOWN_GENES,
+}  # fmt: skip
 TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
-class ScxDataModule(LightningDataModule):  # type: ignore[misc]
-    """Loaders over one .scx file for a `LightningModule`, and for models of scvi-tools.
+class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
+    """Loaders over .scx files for a `LightningModule`, and for models of scvi-tools.
 
     **Values are normalised and logged by default**, as those of `TrainingDataset`; models of
     counts, such as those of scvi-tools, need `normalize=False, log1p=False`.
 
     A batch is a dict of tensors: `X` (float32, cells x genes), `cell_indices` (int64, rows in the
-    file), `batch` and `labels` (int64 codes, cells x 1; all 0 without `batch_key` and
-    `labels_key`), `extra_categorical_covs` and `extra_continuous_covs` where there are such
-    covariates, and `obs` where `obs_columns` names any.
+    file; those of several files are numbered on from one to the next), `batch` and `labels` (int64
+    codes, cells x 1; all 0 without `batch_key` and `labels_key`), `extra_categorical_covs` and
+    `extra_continuous_covs` where there are such covariates, `obs` where `obs_columns` names any,
+    and with a list of files `file_ids` (int32).
 
     In distributed training each process gets its share of the cells, and all of them the same
     number of batches. A tail of one cell, with which batch normalisation cannot be trained, is
@@ -69,7 +75,9 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     Parameters
     ----------
     scx_path
-        The file.
+        The file, or a list of files that are one data set. They need the same genes in the same
+        order, or `genes` (see `TrainingDataset`); a label of `batch_key` or `labels_key` is one
+        over all of them.
     batch_size
         Cells in a batch, default 1024.
     hvg_indices
@@ -79,7 +87,8 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     seed
         Decides on the order of training, and on the cells of `train_size`; default 42.
     rows
-        Cells to use, as rows of the file or a boolean mask over them; None (default) for all.
+        Cells to use, as rows of the file or files, or a boolean mask over them; None (default) for
+        all.
     train_size
         Share of these cells to train on, above 0 and at most 1; the others, drawn at random, are
         for validation. None (default) trains on all but `validation_rows`. `scx_train.split` makes
@@ -122,7 +131,7 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
 
     def __init__(
         self,
-        scx_path: str | os.PathLike[str],
+        scx_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         batch_size: int = 1024,
         hvg_indices: npt.ArrayLike | None = None,
         *,
@@ -146,7 +155,8 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         super().__init__()
         if model_name == SEMI_SUPERVISED and labels_key is None:
             raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
-        self._path = one_path(scx_path, "scx_path")
+        single = isinstance(scx_path, str | os.PathLike)
+        self._path: Any = (one_path if single else path_list)(scx_path, "scx_path")
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
         self._pin_memory = arguments.flag(pin_memory, "pin_memory")
@@ -165,13 +175,14 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         )
         with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
             self._n_vars = dataset.n_vars
+            self._where = dataset._path
+            self._measured = dataset.measured
             self._cells: Rows = dataset._rows.all_rows()
             self.var_names = dataset.var_names
             if self._options.get("pflog"):  # one estimate for training and validation
                 self._options["pflog_alpha"] = dataset.pflog_alpha
-        if hvg_indices is not None:  # has warned once if it was in another order
-            self._options["hvg_indices"] = np.unique(np.asarray(self._options["hvg_indices"]))
-        self._divide(train_size, validation_rows)
+        with told_before():
+            self._divide(train_size, validation_rows)
         self._read_columns(
             _names(categorical_covariate_keys, "categorical_covariate_keys"),
             _names(continuous_covariate_keys, "continuous_covariate_keys"),
@@ -186,19 +197,14 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     # ---- what there is ----
 
     @property
-    def n_obs(self) -> int:
-        """How many cells are used, for training and validation together."""
-        return len(self._cells)
-
-    @property
     def n_vars(self) -> int:
         """How many genes the file has."""
         return self._n_vars
 
     @property
-    def n_output_genes(self) -> int:
-        """How many columns the `X` of a batch has."""
-        return len(self.var_names)
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
+        return self._measured
 
     @property
     def n_train(self) -> int:
@@ -209,86 +215,6 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
     def n_val(self) -> int:
         """How many cells are for validation."""
         return len(self.val_idx)
-
-    @property
-    def n_batch(self) -> int:
-        """How many batches `batch_key` tells apart; 1 without it."""
-        return len(self._batch.categories)
-
-    @property
-    def n_labels(self) -> int:
-        """How many labels `labels_key` has, that of unlabeled cells included; 1 without it."""
-        return len(self._labels.categories)
-
-    @property
-    def n_continuous_cov(self) -> int:
-        """How many continuous covariates there are."""
-        return len(self._continuous)
-
-    @property
-    def n_cats_per_cov(self) -> list[int] | None:
-        """How many categories each categorical covariate has; None without any."""
-        return [len(column.categories) for column in self._categorical.values()] or None
-
-    @property
-    def batch_labels(self) -> npt.NDArray[Any]:
-        """What the codes of `batch` stand for."""
-        return self._batch.categories
-
-    @property
-    def labels(self) -> npt.NDArray[Any]:
-        """What the codes of `labels` stand for."""
-        return self._labels.categories
-
-    @property
-    def labels_(self) -> npt.NDArray[Any]:
-        """The label of each cell that is used, in file order."""
-        labels: npt.NDArray[Any] = self._labels.categories[self._labels.codes[self._cells]]
-        return labels
-
-    @property
-    def label_keys(self) -> npt.NDArray[Any]:
-        """The same as `labels`, by the name that scvi-tools saves them under."""
-        return self._labels.categories
-
-    @property
-    def n_samples(self) -> int:
-        """How many samples are modelled apart: 0, as the models that do so are not served."""
-        return 0
-
-    @property
-    def for_saving(self) -> SimpleNamespace:
-        """What `model.save(..., datamodule=dm.for_saving)` writes down, with the model's `n_vars`.
-
-        It is this data module in all that scvi-tools asks for, but that its `n_vars` is
-        `n_output_genes`: a model knows nothing of the genes that `hvg_indices` leaves out.
-        """
-        names = ("n_batch", "n_labels", "n_samples", "batch_labels", "label_keys", "registry")
-        return SimpleNamespace(
-            n_vars=self.n_output_genes, **{name: getattr(self, name) for name in names}
-        )
-
-    @property
-    def registry(self) -> dict[str, Any]:
-        """What `scvi.model.SCVI(registry=...)` and its kind are built from.
-
-        Warns
-        -----
-        UserWarning
-            The batches hold no counts: they are normalised, or the matrix has other values.
-        """
-        self._warn_unless_counts()
-        return scvi_registry(
-            model_name=self.model_name,
-            var_names=self.var_names,
-            n_obs=self.n_obs,
-            keys=self._keys,
-            batch=self._batch,
-            labels=self._labels,
-            unlabeled_category=self.unlabeled_category,
-            categorical=self._categorical,
-            continuous=list(self._continuous),
-        )
 
     # ---- loaders ----
 
@@ -343,8 +269,9 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
 
     def _read_columns(self, categorical: tuple[str, ...], continuous: tuple[str, ...]) -> None:
         named = [key for key in (*self._keys.values(), *categorical, *continuous) if key]
-        source = open_source(self._path, **self._file_options())
-        columns = source.obs_columns(dict.fromkeys(named))
+        with told_before():
+            source = self._opened()
+        columns = source.obs_columns(tuple(dict.fromkeys(named)))
         n_rows, rows = source.n_obs, self._cells
 
         def coded(name: str | None, argument: str, unlabeled: str | None = None) -> CodedColumn:
@@ -377,19 +304,21 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         options = dict(self._options)
         if self._batch_size > 1 and not {"min_batch", "tail"} & options.keys():
             options.update(min_batch=2, tail="merge")
-        return TrainingIterable(self._path, self._batch_size, rows=rows, **options)
+        with told_before():
+            return TrainingIterable(self._path, self._batch_size, rows=rows, **options)
 
     def _in_file_order(
         self, rows: Rows, batch_size: int | None = None, **place: int
     ) -> TrainingIterable:
         options = {key: self._options[key] for key in self._options.keys() - set(TRAINING_ONLY)}
-        return TrainingIterable(
-            self._path,
-            self._batch_size if batch_size is None else batch_size,
-            rows=rows,
-            shuffle=False,
-            **{**options, **place},
-        )
+        with told_before():
+            return TrainingIterable(
+                self._path,
+                self._batch_size if batch_size is None else batch_size,
+                rows=rows,
+                shuffle=False,
+                **{**options, **place},
+            )
 
     def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
         loaders = [self._loader(iterable) for iterable in iterables]
@@ -407,33 +336,19 @@ class ScxDataModule(LightningDataModule):  # type: ignore[misc]
         )
 
     def _file_options(self) -> dict[str, Any]:
-        """Which matrix of the file."""
-        return {key: self._options[key] for key in ("source", "modality") if key in self._options}
+        """Which matrix of the files, and which genes."""
+        names = ("source", "modality", "genes", "gene_key", "min_known_genes")
+        return {name: self._options[name] for name in names if name in self._options}
 
-    def _warn_unless_counts(self) -> None:
-        options = self._options
-        if options["normalize"] or options["log1p"] or options.get("pflog"):
-            warnings.warn(
-                "the batches of this ScxDataModule are normalised, but models of scvi-tools need "
-                "counts: pass normalize=False, log1p=False",
-                UserWarning,
-                stacklevel=3,
-            )
-            return
-        step = max(1, self.n_obs // N_CELLS_LOOKED_AT)
-        rows = self._cells[::step][:N_CELLS_LOOKED_AT]
-        for batch in self._in_file_order(rows, 64, rank=0, world_size=1):
-            values = _values(batch["X"])
-            wrong = values[(values < 0) | (values != np.floor(values))]
-            if wrong.size:
-                warnings.warn(
-                    f"{self._path} holds values such as {wrong[0]:.6g}, which are no counts, but "
-                    "models of scvi-tools need counts: choose them with source=..., for example "
-                    "source='layers/counts' or source='raw'",
-                    UserWarning,
-                    stacklevel=3,
-                )
-                return
+    def _looked_at(self, rows: Rows) -> TrainingIterable:
+        return self._in_file_order(rows, 64, rank=0, world_size=1)
+
+    def _opened(self) -> Source | FileSet:
+        options = {**FILE_DEFAULTS, **self._file_options()}
+        files = file_options(self._path, **options)
+        if files is not None:
+            return files.open()
+        return open_source(self._path, source=options["source"], modality=options["modality"])
 
 
 def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:
@@ -446,9 +361,3 @@ def _drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
     n_train = math.ceil(train_size * len(cells))
     shuffled = np.random.default_rng(seed).permutation(cells)
     return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
-
-
-def _values(matrix: Any) -> npt.NDArray[np.float32]:
-    dense = matrix.values() if matrix.is_sparse_csr else matrix
-    values: npt.NDArray[np.float32] = dense.numpy()
-    return values

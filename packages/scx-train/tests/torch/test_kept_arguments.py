@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -101,5 +102,68 @@ def test_what_is_no_path(path: Any) -> None:
 def test_several_files_where_one_is_taken(files: list[Path]) -> None:
     with pytest.raises(TypeError, match=r"path must be a str or os.PathLike, one file, not list"):
         MultimodalTrainingIterable(files)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"scx_path must be a str or os.PathLike, one file, not"):
-        ScxDataModule(files)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("kind", "context"),
+    [("file", "spawn"), ("files", "fork"), ("module", "fork"), ("plans", "fork")],
+)
+def test_relative_paths_outlive_the_working_directory(
+    files: list[Path], kind: str, context: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    loader: Any
+    options: dict[str, Any] = {"batch_size": None, "num_workers": 1}
+    if kind == "module":
+        module = ScxDataModule("0.scx", 4, num_workers=1, train_size=0.5)
+        monkeypatch.chdir(tmp_path)
+        assert len(list(module.inference_dataloader())) == 2
+        assert [len(batch["X"]) for batch in module.val_dataloader()] == [4]
+        return
+    if kind == "plans":
+        cells = PlanIterable(IndexPlanDataset, "0.scx", plans=[[(0, 1), (2, 3)]])
+        monkeypatch.chdir(tmp_path)
+        assert len(list(DataLoader(cells, multiprocessing_context=context, **options))) == 1
+        return
+    path: Any = "0.scx" if kind == "file" else ["0.scx", Path("1.scx")]
+    iterable = TrainingIterable(path, batch_size=4)
+    monkeypatch.chdir(tmp_path)
+    expected = 2 if kind == "file" else 4
+    assert len(list(DataLoader(iterable, batch_size=None))) == expected
+    loader = DataLoader(iterable, multiprocessing_context=context, **options)
+    assert len(list(loader)) == expected
+    assert len(iterable) == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["file", "files", "module"])
+def test_each_warning_comes_once(files: list[Path], kind: str, tmp_path: Path) -> None:
+    """However often data sets are built again: for the first epoch, by workers, for `len`."""
+    paths = []
+    for number in range(2):
+        values = sp.csr_matrix(np.full((8, 3), 0.5, dtype=np.float32))
+        paths.append(tmp_path / f"{number}.scx")
+        scx_core.from_anndata(anndata.AnnData(values), paths[-1], shard_size=2)
+    options: dict[str, Any] = {"hvg_indices": [2, 0, 0]}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        if kind == "module":
+            module = ScxDataModule(paths[0], 4, train_size=0.5, num_workers=1, **options)
+            loaders = [
+                module.train_dataloader(), module.val_dataloader(), module.predict_dataloader(),
+            ]  # fmt: skip
+        else:
+            iterable = TrainingIterable(paths[0] if kind == "file" else paths, 4, **options)
+            loaders = [
+                DataLoader(iterable, batch_size=None, num_workers=num_workers)
+                for num_workers in (0, 2)
+            ]
+        for _ in range(2):
+            for loader in loaders:
+                for batch in loader:
+                    assert batch["X"].shape[1] == 2
+    messages = sorted(str(warning.message) for warning in told if warning.category is UserWarning)
+    assert len(messages) == 2
+    assert "does not hold counts" in messages[0]
+    assert "hvg_indices" in messages[1]
