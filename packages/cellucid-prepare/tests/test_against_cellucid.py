@@ -10,13 +10,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import anndata
+import mudata
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prepare_reading import elements, open_store
+from prepare_reading import CONTAINERS, elements, open_store
 from prepare_samples import complete
 
 import cellucid_prepare
@@ -111,12 +113,14 @@ def inputs(draw: Any) -> dict[str, Any]:
     return arguments
 
 
-@given(arguments=inputs(), container=st.sampled_from(["h5ad", "zarr", "zarr3", "zarr.zip"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(arguments=inputs(), container=st.sampled_from(list(CONTAINERS)))
+@settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))
 def test_same_acceptance_and_elements(arguments: dict[str, Any], container: str) -> None:
-    options: dict[str, Any] = {"format": container}
-    if container == "zarr3":
-        options = {"format": "zarr", "zarr_format": 3}
+    compare(CONTAINERS[container], arguments)
+
+
+def compare(options: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Both refuse, or both write the same elements."""
     with tempfile.TemporaryDirectory() as folder:
         outcomes = [
             outcome(prepare, Path(folder) / f"{name}.{options['format']}", options, arguments)
@@ -130,6 +134,59 @@ def test_same_acceptance_and_elements(arguments: dict[str, Any], container: str)
     if isinstance(ours, dict):
         assert ours.keys() == theirs.keys()
         assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "h5mu": {"format": "h5mu"},
+    "zarr2": {"format": "zarr", "zarr_format": 2},
+    "zarr3": {"format": "zarr", "zarr_format": 3},
+    "zip2": {"format": "zarr.zip", "zarr_format": 2},
+    "zip3": {"format": "zarr.zip", "zarr_format": 3},
+}
+
+
+@st.composite
+def several_modalities(draw: Any) -> dict[str, Any]:
+    """A MuData whose modalities have some of the cells each, in orders of their own."""
+    n_cells = draw(st.integers(2, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    names = np.array([f"cell{number}" for number in range(n_cells)], dtype=object)
+    parts: dict[str, anndata.AnnData] = {}
+    for number, name in enumerate(draw(st.sampled_from([["rna"], ["b", "rna"], ["c", "b", "a"]]))):
+        own = rng.permutation(n_cells)[: draw(st.integers(1, n_cells))]
+        n_genes = draw(st.integers(0, 4))
+        matrix: Any = rng.poisson(0.7, (len(own), n_genes)).astype("f4")
+        form = draw(st.sampled_from(["dense", "csr", "csc"]))
+        kind = draw(COLUMNS)
+        parts[name] = anndata.AnnData(
+            matrix if form == "dense" else getattr(sp, f"{form}_matrix")(matrix),
+            obs=pd.DataFrame({f"c{number}": column(draw, kind, len(own))}, index=names[own]),
+            var=pd.DataFrame(index=[f"{name}{gene}" for gene in range(n_genes)]),
+        )
+        if draw(st.booleans()):
+            parts[name].obsm["X_umap"] = rng.normal(size=(len(own), 2))
+    data = mudata.MuData(parts)
+    if draw(st.booleans()):
+        data.obsm["X_joint"] = rng.normal(size=(data.n_obs, 3))
+    if draw(st.booleans()):
+        data.obs["shared"] = column(draw, draw(COLUMNS), data.n_obs)
+    arguments: dict[str, Any] = {"data": data, "dataset_id": "id", "dataset_name": "name"}
+    if draw(st.booleans()):
+        arguments["modalities"] = draw(
+            st.lists(st.sampled_from([*parts, "none"]), min_size=1, max_size=2, unique=True)
+        )
+    if draw(st.booleans()):
+        arguments["modality"] = draw(st.sampled_from([*parts, "none"]))
+    return arguments
+
+
+@given(data=st.data(), container=st.sampled_from(["h5ad", *SEVERAL]))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_same_for_several_modalities(data: Any, container: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arguments = data.draw(several_modalities())
+    compare(SEVERAL.get(container, {"format": "h5ad"}), arguments)
 
 
 def test_same_for_every_kind_of_element(tmp_path: Path) -> None:

@@ -51,9 +51,10 @@ def packed(folder: Path, name: str, top: str = "") -> Path:
 
 
 def zarr_store(data: Any, name: str, zarr_format: int) -> Path:
-    with anndata.settings.override(zarr_write_format=zarr_format), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data.write_zarr(name)
+        with anndata.settings.override(zarr_write_format=zarr_format):
+            data.write_zarr(name)
     return Path(name)
 
 

@@ -47,6 +47,22 @@ def test_killed_while_writing(container: str) -> None:
     assert read(path).n_obs == 6
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills")
+@pytest.mark.parametrize("format", ["h5ad", "zarr", "zarr.zip"])
+def test_killed_at_many_moments(format: str) -> None:
+    moments = os.environ.get("CELLUCID_PREPARE_KILLS", "12")
+    seed = os.environ.get("CELLUCID_PREPARE_SEED", "1")
+    print(f"seed {seed}")
+    script = Path(__file__).parent / "killed_writer.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), format, moments, seed],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def digest(path: Path) -> str:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     content = b"".join(f.name.encode() + f.read_bytes() for f in files if f.is_file())

@@ -20,7 +20,6 @@ def check_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(command="check")
     return parser
 
 
@@ -53,7 +52,6 @@ def prepare_parser() -> argparse.ArgumentParser:
     _add_identity(parser.add_argument_group("what the data set is (default: what IN says)"))
     _add_content(parser.add_argument_group("what is taken (default: all of IN)"))
     _add_shown(parser.add_argument_group("what a viewer shows first (default: its own choice)"))
-    parser.set_defaults(command="prepare")
     return parser
 
 

@@ -30,12 +30,13 @@ def run_program(
     arguments: Sequence[str] | None,
     *,
     names: Sequence[str] = ARGUMENTS,
+    words: Callable[[Exception], str] | None = None,
 ) -> int:
     """Run the command that the arguments choose (None: the process's own); give its exit code.
 
     Each command's parser has set `run`, what is called with the options and gives the exit code,
     and `parser`, itself. `names` are the arguments of Python functions that are options here:
-    messages call them by their options.
+    messages call them by their options. `words`, where given, makes the messages of errors instead.
     """
     program = parser.prog
     _escape_what_cannot_be_encoded()
@@ -64,7 +65,8 @@ def run_program(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
-        _say(program, f"error: {in_words(error, names)}")
+        said = in_words(error, names) if words is None else words(error)
+        _say(program, f"error: {said}")
         return FAILED
 
 

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cellucid_prepare._commands import UsageError
 from cellucid_prepare._commands.values import array, arrays, fields, first_shown, names, table
 from cellucid_prepare.inputs.components import OfData
+from scx_core._commands import UsageError
 
 # options that go to `prepare` as they are
 AS_GIVEN = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cellucid_prepare._commands import UsageError
 from cellucid_prepare.inputs.components import OfData
+from scx_core._commands import UsageError
 
 
 def arrays(given: Sequence[str], option: str) -> dict[str, Any]:

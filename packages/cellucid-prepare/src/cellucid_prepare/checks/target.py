@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from cellucid_prepare._faults import Faults
+from cellucid_prepare.containers.placing import moved_aside
 
 Format: TypeAlias = Literal["h5ad", "zarr", "zarr.zip", "h5mu"]
 FORMATS: dict[str, str] = {
@@ -103,6 +104,12 @@ def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> 
     if not above.is_dir():
         faults.add(where, f"{above} is no folder", "choose another path")
         return
+    aside = None if force else moved_aside(path)
+    if aside is not None:
+        raise FileExistsError(
+            f"{path} was moved aside to {aside.name} by a run that was killed: pass force=True to "
+            "replace it, or rename it back"
+        )
     if not os.path.lexists(path):
         return
     if path.is_symlink():

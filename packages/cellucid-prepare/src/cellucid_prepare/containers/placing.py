@@ -50,6 +50,18 @@ def clear_left_overs(target: Path) -> None:
             remove(path)
 
 
+def moved_aside(target: Path) -> Path | None:
+    """The output that a killed process had moved aside, where nothing has come in its place."""
+    if os.path.lexists(target):
+        return None
+    start = f".{target.name}."
+    for path in sorted(target.parent.glob(f"{glob.escape(start)}*.previous")):
+        number = path.name[len(start) : -len(".previous")]
+        if number.isdigit() and not _is_running(int(number)):
+            return path
+    return None
+
+
 def remove(path: Path) -> None:
     """Remove a file or folder that may be there."""
     if path.is_dir() and not path.is_symlink():

@@ -78,10 +78,39 @@ def mudata_components(mdata: Any, names: list[str], faults: Faults) -> MuDataCom
         for fault in inner.found:
             faults.add_type(f"mod[{name!r}].{fault.where}", fault.problem, fault.mend)
         rows = np.asarray(mdata.obsmap[name]).ravel().astype(np.uint32)
-        if len(rows) != mdata.n_obs or int(rows.max(initial=0)) > adata.n_obs:
+        placed = np.sort(rows[rows > 0])
+        if len(rows) != mdata.n_obs or not np.array_equal(placed, np.arange(1, adata.n_obs + 1)):
             faults.add(f"obsmap[{name!r}]", "does not fit its modality", "call data.update()")
         members[name] = rows
     return MuDataComponents(root, modalities, members)
+
+
+def check_modalities(mdata: Any, given: MuDataComponents, faults: Faults) -> None:
+    """Every modality has cells, genes and a matrix; names of cells tell cells apart."""
+    _check_distinct(mdata.obs.index, "obs.index", faults)
+    for name, components in given.modalities.items():
+        where = f"mod[{name!r}]"
+        _check_distinct(components.obs.index, f"{where}.obs.index", faults)
+        n_genes = 0 if components.var is None else len(components.var)
+        if components.X is None:
+            faults.add(f"{where}.X", "is missing", "give it a matrix, a layer for instance")
+        elif not len(components.obs) or not n_genes:
+            faults.add(
+                where,
+                f"has {plural(len(components.obs), 'cell')} and {plural(n_genes, 'gene')}",
+                f"leave it out: del data.mod[{name!r}]; data.update()",
+            )
+
+
+def _check_distinct(names: Any, where: str, faults: Faults) -> None:
+    repeated = int(names.duplicated().sum())
+    if repeated:
+        faults.add(
+            where,
+            f"{plural(repeated, 'name')} of cells repeat, and modalities share cells by name",
+            "call data.obs_names_make_unique() and data.update()",
+            n_cells=repeated,
+        )
 
 
 def as_one(mdata: Any, given: MuDataComponents, name: str, faults: Faults) -> Components:

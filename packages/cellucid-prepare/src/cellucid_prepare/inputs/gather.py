@@ -15,6 +15,7 @@ from cellucid_prepare.inputs.from_anndata import anndata_components
 from cellucid_prepare.inputs.from_mudata import (
     MuDataComponents,
     as_one,
+    check_modalities,
     chosen_modalities,
     mudata_components,
 )
@@ -49,6 +50,7 @@ def gathered(
             faults.raise_any()
         assert names is not None
         several = mudata_components(opened, names, faults)
+        check_modalities(opened, several, faults)
         if len(names) == 1 and modalities is not None:
             components = as_one(opened, several, names[0], faults)
             _replace(components, by_hand, faults)
