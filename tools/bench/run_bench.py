@@ -22,7 +22,8 @@ from bench.peers.environments import PEERS  # noqa: E402
 from bench.setup import Setup  # noqa: E402
 
 BENCHMARKS = (
-    "codec", "convert", "train", "pairs", "cellsets", "neighbours", "tokens", "tasks", "prepare",
+    "codec", "convert", "train", "pairs", "cellsets", "neighbours", "tokens", "tokenjobs",
+    "tasks", "prepare",
 )  # fmt: skip
 PEER_NAMES = tuple(peer.name for peer in PEERS if peer.name != "nothing")
 
