@@ -289,3 +289,33 @@ def test_hard_negatives_with_a_rendezvous(dataset: IndexPlanDataset) -> None:
             answers.append(batch["pairs"][int(distance.argmin())][1])
             answered.release()
         assert len(set(answers)) == 20
+
+
+def test_a_writer_replaces_the_file_of_running_plans(make_file: MakeFile) -> None:
+    path = make_file(matrix=np.full((64, 5), 3, dtype=np.float32), shard_size=8)
+    other = make_file(matrix=np.full((64, 5), 4, dtype=np.float32), name="other.scx")
+    plans = [[(row, 63 - row)] for row in range(20)]
+    with IndexPlanDataset(path, normalize=False, log1p=False) as dataset:
+        batches = dataset.iter_with_plans(plans, lookahead=2)
+        found = [next(batches)]
+        os.replace(other, path)
+        found += [*batches, *dataset.iter_with_plans(plans)]
+    assert all((batch["X"] == 3).all() and (batch["X_paired"] == 3).all() for batch in found)
+    with IndexPlanDataset(path, normalize=False, log1p=False) as dataset:
+        assert all((batch["X"] == 4).all() for batch in dataset.iter_with_plans(plans))
+
+
+@pytest.mark.parametrize("count", [10_000, 100_000])
+def test_what_comes_before_the_first_batch_does_not_grow(
+    dataset: IndexPlanDataset, count: int
+) -> None:
+    asked = []
+
+    def plans() -> Iterator[list[tuple[int, int]]]:
+        for number in range(count):
+            asked.append(number)
+            yield [(number % 101, 3)]
+
+    with dataset.iter_with_plans(plans(), lookahead=4) as batches:
+        next(batches)
+        assert len(asked) <= 1 + 4

@@ -199,6 +199,9 @@ def test_what_is_refused(make_file: MakeFile) -> None:
     obs = pd.DataFrame({"target": ["x", "none"], "batch": [1, 2]})
     with pytest.raises(ValueError, match="none of the 1 perturbed cells has a control"):
         paired_plans(make_file(2, 5, obs=obs, name="two.scx"), "target", "none", ["batch"])
+    obs = pd.DataFrame({"target": ["none", None], "batch": [1, 2]})
+    with pytest.raises(ValueError, match="no cell is perturbed, as all labels of 'target' are"):
+        paired_plans(make_file(2, 5, obs=obs, name="none.scx"), "target", "none", ["batch"])
 
 
 def test_an_open_experiment_stays_open(make_file: MakeFile) -> None:
@@ -285,3 +288,40 @@ def test_many_strata(make_file: MakeFile) -> None:
     path = make_file(matrix=np.ones((2 * n, 1), np.float32), obs=obs, shard_size=5000)
     plans = paired_plans(path, "target", 0, ["batch", "cell_type"])
     assert sorted(p for plan in plans for p in plan) == [(n + i, i) for i in range(n)]
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    """How many functions Python calls for it, those of C included."""
+    count = 0
+
+    def note(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_the_set_up_grows_as_the_strata_do(make_file: MakeFile) -> None:
+    """Ten times the strata: the same calls, and ten times those about strata without a control."""
+    with_control, without = [], []
+    quiet(file_of(make_file, screen()), "target", "none")  # imports and caches are no part of it
+    for n in (1_000, 10_000):
+        obs = pd.DataFrame({"target": np.repeat([0, 1], n), "batch": np.tile(np.arange(n), 2)})
+        one_shard: dict[str, Any] = {
+            "matrix": np.ones((2 * n, 1), np.float32),
+            "shard_size": 2 * n,
+        }
+        path = make_file(**one_shard, obs=obs, name=f"{n}.scx")
+        with_control.append(calls_of(lambda path=path: paired_plans(path, "target", 0, ["batch"])))  # type: ignore[misc]
+        obs = obs.assign(target=[0] + [1] * (2 * n - 1))
+        path = make_file(**one_shard, obs=obs, name=f"{n}-.scx")
+        plans = quiet(path, "target", 0, ["batch"])
+        assert len(plans.strata_without_control) == n - 1
+        without.append(calls_of(lambda plans=plans: plans.strata_without_control))  # type: ignore[misc]
+    assert with_control[1] < 1.5 * with_control[0]
+    assert without[1] < 11 * without[0]

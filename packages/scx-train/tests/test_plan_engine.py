@@ -100,6 +100,26 @@ def test_every_plan_once_and_in_order(lookahead: int, wrap: Callable[[Any], Any]
     assert not plan_threads()
 
 
+@LOOKAHEADS
+def test_lists_need_no_thread_and_are_taken_no_further_than_generators(lookahead: int) -> None:
+    class Noting(Doubler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.prepared: list[int] = []
+
+        def prepare(self, plan: int) -> int | None:
+            self.prepared.append(plan)
+            return super().prepare(plan)
+
+    decoder = Noting()
+    batches = batches_of(list(range(1, 100)), lookahead=lookahead, decoder=decoder)
+    for number in range(1, 30):
+        assert next(batches) == 2 * number
+        assert len(decoder.prepared) <= number + max(1, lookahead)
+        assert not plan_threads()
+    batches.close()
+
+
 def test_no_plans_and_empty_plans_alone() -> None:
     for plans in ([], [0], [0] * 5000):
         batches = batches_of(plans)

@@ -11,6 +11,7 @@
 
 const std = @import("std");
 const downsample = @import("../kernels/downsample.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_module = @import("matrix.zig");
 const parallel = @import("parallel.zig");
@@ -52,12 +53,13 @@ pub fn initScratch(allocator: Allocator, sources: []const Source) Failure!Scratc
 }
 
 /// Decodes a row and does all that happens to it. `indices` and `values` have as many places as the row stores values.
-/// Answers how many are left, which stand at the front.
+/// Answers how many are left, which stand at the front. `way` matters where the row is stored as it is.
 pub fn decodeRow(
     source: *const Source,
     row: i64,
     changes: *const Changes,
     scratch: *Scratch,
+    way: emit.Way,
     indices: []i32,
     values: []f32,
     report: *Report,
@@ -72,6 +74,13 @@ pub fn decodeRow(
     const columns: []const i32 = @ptrCast(scratch.arrays.row.columns[0..length]);
     const transform = changes.transform;
     if (source.remap == null and changes.draw == null and transform.isIdentity()) {
+        if (way == .past_caches) {
+            try matrix.rowValues(&found, .f32, scratch, @ptrCast(scratch.arrays.values), report);
+            const decoded: [*]const u32 = @ptrCast(scratch.arrays.values);
+            matrix.level.copyWords(way, scratch.arrays.row.columns, length, @ptrCast(indices.ptr));
+            matrix.level.copyWords(way, decoded, length, @ptrCast(values.ptr));
+            return length;
+        }
         @memcpy(indices, columns);
         try matrix.rowValues(&found, .f32, scratch, @ptrCast(values.ptr), report);
         return length;
@@ -203,6 +212,7 @@ pub const JoinedGather = struct {
                 self.rows[index],
                 &self.changes,
                 &scratch,
+                .through_caches,
                 self.indices[start..][0..length],
                 self.values[start..][0..length],
                 report,

@@ -2,6 +2,7 @@
 
 const std = @import("std");
 const downsample = @import("../kernels/downsample.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const joined = @import("joined.zig");
 const matrix_module = @import("matrix.zig");
@@ -83,10 +84,14 @@ fn expectPlain(source: *const Source, changes: *const Changes) !void {
         const plain = try PlainRow.of(source, @intCast(row), changes, &scratch);
         defer testing.allocator.destroy(plain);
         const length: usize = @intCast(try source.matrix.rowCount(row, &report));
-        const count = try joined.decodeRow(source, @intCast(row), changes, &scratch, indices[0..length], values[0..length], &report);
-        try testing.expectEqualSlices(i32, plain.indices[0..plain.count], indices[0..count]);
-        for (plain.values[0..count], values[0..count]) |wanted, found| {
-            if (std.math.isNan(wanted)) try testing.expect(std.math.isNan(found)) else try testing.expectEqual(wanted, found);
+        for ([_]emit.Way{ .through_caches, .past_caches }) |way| {
+            @memset(&values, 12345);
+            const count = try joined.decodeRow(source, @intCast(row), changes, &scratch, way, indices[0..length], values[0..length], &report);
+            emit.finishStreaming();
+            try testing.expectEqualSlices(i32, plain.indices[0..plain.count], indices[0..count]);
+            for (plain.values[0..count], values[0..count]) |wanted, found| {
+                if (std.math.isNan(wanted)) try testing.expect(std.math.isNan(found)) else try testing.expectEqual(wanted, found);
+            }
         }
     }
 }
@@ -184,5 +189,5 @@ test "a row that has other room than values is refused" {
     defer testing.allocator.free(indices);
     const values = try testing.allocator.alloc(f32, room);
     defer testing.allocator.free(values);
-    try testing.expectError(error.BadArgument, joined.decodeRow(&source, 1, &changes, &scratch, indices, values, &report));
+    try testing.expectError(error.BadArgument, joined.decodeRow(&source, 1, &changes, &scratch, .through_caches, indices, values, &report));
 }

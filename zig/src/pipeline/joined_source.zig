@@ -7,6 +7,7 @@ const Allocator = std.mem.Allocator;
 
 const buffers = @import("buffers.zig");
 const csr_source = @import("csr_source.zig");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const joined = @import("../codec/joined.zig");
@@ -71,6 +72,8 @@ pub const JoinedSource = struct {
 
     pub fn decode(source: *const JoinedSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
         const views: csr_source.Views = .of(task.rows.len, task.memory);
+        const way: emit.Way = .ofBatch(task.memory.len);
+        defer if (way == .past_caches) emit.finishStreaming();
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
             source.prefetchAhead(task.rows[0..task.end], index);
             const begin: usize = @intCast(views.indptr[index]);
@@ -81,6 +84,7 @@ pub const JoinedSource = struct {
                 @intCast(place.row),
                 &source.changes,
                 scratch,
+                way,
                 views.indices[begin..end],
                 views.values[begin..end],
                 report,

@@ -120,6 +120,10 @@ def paired_plans(
         shuffled=shuffled,
         drop_last=drop_last,
     )
+    if not is_perturbed.any():
+        raise ValueError(
+            f"{where}: no cell is perturbed, as all labels of {key!r} are {control_label!r} or gaps"
+        )
     if plans.n_pairs == 0:
         raise ValueError(
             f"{where}: none of the {plans.n_without_control} perturbed cells has a control "

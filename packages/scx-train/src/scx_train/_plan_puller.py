@@ -3,6 +3,9 @@
 The iterable may be a generator that waits for what the consumer makes of the batch before: it then
 waits in this thread, while the consumer goes on with the plans that there are. So that it is lazy
 all the same, the thread asks for a plan only when it has been allowed one.
+
+A list or a tuple never waits for anything: its plans are taken where they are needed, without a
+thread.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ class Ended:
 class PlanPuller(Generic[PreparedT]):
     """Pulls plans from an iterable in a thread, no more than it was allowed.
 
-    The thread starts with the first `take`. It is a daemon: a generator that never comes back
-    does not keep the interpreter from ending.
+    One thread at a time may take. That of the plans starts with the first `take`. It is a daemon: a
+    generator that never comes back does not keep the interpreter from ending.
 
     Parameters
     ----------
@@ -73,6 +76,7 @@ class PlanPuller(Generic[PreparedT]):
                 f"plans is {type(plans).__name__}, but an iterable of plans is needed, such as a "
                 "list or a generator"
             ) from None
+        self._never_waits = type(plans) in (list, tuple)
         self._prepare = prepare
         self._allowed = allowed
         self._home = HomeProcess()
@@ -93,12 +97,22 @@ class PlanPuller(Generic[PreparedT]):
 
         None when there is none yet, unless it should `wait`, and when it was stopped.
         """
+        if self._never_waits:
+            return self._take_at_once()
         with self._changed:
             if self._thread is None and not self._stopped:
                 self._start()
             while wait and not self._ready and not self._stopped:
                 self._changed.wait(WAIT_SECONDS)
             return self._ready.popleft() if self._ready else None
+
+    def _take_at_once(self) -> Pulled[PreparedT] | Ended | None:
+        while self._allowed > 0 and not self._stopped:
+            item = self._pull()
+            if item is not None:
+                self._allowed -= 1
+                return item
+        return None
 
     def stop(self, seconds_max: float) -> None:
         """End the thread and close the generator.

@@ -328,19 +328,3 @@ def test_many_files_take_no_descriptors(make_collection: MakeCollection) -> None
     batch = dataset.gather(ids, ids % 4, ids * 0, [0, 1500])
     np.testing.assert_array_equal(dense_of(batch, 6), files.dense[0][ids % 4])
     assert len(os.listdir("/proc/self/fd")) <= before + 2
-
-
-def test_preparing_plans_does_not_depend_on_their_number(make_collection: MakeCollection) -> None:
-    """A stream over 100,000 sets pulls only what is looked ahead to."""
-    files = make_collection([(20, 6, 2)])
-    pulled = []
-
-    def plans() -> Iterator[Any]:
-        for number in range(100_000):
-            pulled.append(number)
-            yield ([0], [number % 20], [0], [0, 1])
-
-    with SparseCellSetDataset(files.paths).iter_with_plans(plans(), lookahead=4) as iterator:
-        for _ in range(3):
-            next(iterator)
-    assert len(pulled) <= 3 + 4 + 1
