@@ -148,8 +148,10 @@ fn byWords(values: []const f32, k: usize, space: Space) ?[]const u32 {
     const wanted = @min(k, count);
     const done = word_sort.sort(room, count, wanted, tie_bits);
     if (form.is_rough and !mended(space.places[0..done], values, form.place_bits)) return null;
-    const mask = (@as(u32, 1) << form.place_bits) - 1;
-    for (space.places[0..wanted]) |*word| word.* &= mask;
+    const mask: Words = @splat((@as(u32, 1) << form.place_bits) - 1);
+    var at: usize = 0;
+    // past the last one there is room
+    while (at < wanted) : (at += lanes) space.places[at..][0..lanes].* = @as(Words, space.places[at..][0..lanes].*) & mask;
     return space.places[0..wanted];
 }
 

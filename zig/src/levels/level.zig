@@ -2,6 +2,7 @@
 
 const std = @import("std");
 const options = @import("level_options");
+const bin_lookup = @import("../kernels/tokens/bin_lookup.zig");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
@@ -12,6 +13,7 @@ const token_draws = @import("../kernels/tokens/draws.zig");
 const token_rank = @import("../kernels/tokens/rank_values.zig");
 const row_values = @import("../codec/row_values.zig");
 const table_format = @import("table.zig");
+const whole_codes = @import("../kernels/tokens/whole_codes.zig");
 const ValueType = @import("../codec/value_type.zig").ValueType;
 
 const RowFault = decode.RowFault;
@@ -127,8 +129,36 @@ fn choose(
     token_draws.choose(stream, ids[0..n_values], cumulative[0..n_values], out[0..n_draws]);
 }
 
-fn uniforms(stream: u64, first: u64, out: [*]f64, n_draws: usize) callconv(.c) void {
-    token_draws.uniforms(stream, first, out[0..n_draws]);
+fn wholeCodes(
+    values: [*]const f32,
+    n_values: usize,
+    codes: [*]u32,
+    counters: *whole_codes.Counters,
+    highest: *u32,
+) callconv(.c) bool {
+    highest.* = whole_codes.wholeCodes(values[0..n_values], codes, counters) orelse return false;
+    return true;
+}
+
+fn lookUpBins(
+    codes: [*]const u32,
+    n_codes: usize,
+    bounds: [*]const bin_lookup.Bounds,
+    side: bin_lookup.Side,
+    out: [*]i32,
+) callconv(.c) void {
+    bin_lookup.lookUp(codes[0..n_codes], bounds, side, out);
+}
+
+fn drawBins(
+    stream: u64,
+    codes: [*]const u32,
+    n_codes: usize,
+    bounds: [*]const bin_lookup.Bounds,
+    n_drawn: usize,
+    out: [*]i32,
+) callconv(.c) void {
+    bin_lookup.draw(stream, codes[0..n_codes], bounds, n_drawn, out);
 }
 
 const table: table_format.Table = .{
@@ -145,7 +175,9 @@ const table: table_format.Table = .{
     .rankedPlaces = rankedPlaces,
     .rankRow = rankRow,
     .choose = choose,
-    .uniforms = uniforms,
+    .wholeCodes = wholeCodes,
+    .lookUpBins = lookUpBins,
+    .drawBins = drawBins,
 };
 
 comptime {
@@ -170,6 +202,8 @@ test {
     _ = @import("../kernels/ranked_places.zig");
     _ = @import("../kernels/row_sum.zig");
     _ = @import("../kernels/word_sort.zig");
+    _ = @import("../kernels/tokens/bin_lookup.zig");
     _ = @import("../kernels/tokens/draws.zig");
     _ = @import("../kernels/tokens/rank_values.zig");
+    _ = @import("../kernels/tokens/whole_codes.zig");
 }

@@ -1,11 +1,13 @@
 //! What one CPU level offers to the library: the loops over the values of a row, behind plain C calls.
 
 const std = @import("std");
+const bin_lookup = @import("../kernels/tokens/bin_lookup.zig");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const rank_values = @import("../kernels/tokens/rank_values.zig");
 const ranked_places = @import("../kernels/ranked_places.zig");
+const whole_codes = @import("../kernels/tokens/whole_codes.zig");
 
 /// What the values of a row become.
 pub const Target = enum(u32) {
@@ -104,6 +106,31 @@ pub const Table = extern struct {
         n_draws: usize,
     ) callconv(.c) void,
 
-    /// Draws `first` and on of a stream; `first` is a multiple of 8.
-    uniforms: *const fn (stream: u64, first: u64, out: [*]f64, n_draws: usize) callconv(.c) void,
+    /// Codes of small counts, and how often each occurs; the largest one into `highest`. False for other values.
+    wholeCodes: *const fn (
+        values: [*]const f32,
+        n_values: usize,
+        codes: [*]u32,
+        counters: *whole_codes.Counters,
+        highest: *u32,
+    ) callconv(.c) bool,
+
+    /// One bound of each code as its bin.
+    lookUpBins: *const fn (
+        codes: [*]const u32,
+        n_codes: usize,
+        bounds: [*]const bin_lookup.Bounds,
+        side: bin_lookup.Side,
+        out: [*]i32,
+    ) callconv(.c) void,
+
+    /// A bin between its bounds for each code, drawn where the code is not 0.
+    drawBins: *const fn (
+        stream: u64,
+        codes: [*]const u32,
+        n_codes: usize,
+        bounds: [*]const bin_lookup.Bounds,
+        n_drawn: usize,
+        out: [*]i32,
+    ) callconv(.c) void,
 };

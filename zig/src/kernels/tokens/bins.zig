@@ -7,8 +7,8 @@
 //! random one between: ceil(u * (right - left) + left), with a draw u for each positive value of the row in turn.
 
 const std = @import("std");
+const bin_lookup = @import("bin_lookup.zig");
 const dispatch = @import("../../levels/dispatch.zig");
-const draws = @import("draws.zig");
 const errors = @import("../../errors.zig");
 const groups_module = @import("groups.zig");
 const parallel = @import("../../codec/parallel.zig");
@@ -16,12 +16,14 @@ const per_row = @import("per_row.zig");
 const rng = @import("../../rng.zig");
 const CsrRows = @import("../csr_rows.zig").CsrRows;
 
+const Bounds = bin_lookup.Bounds;
 const Failure = errors.Failure;
 const Grouped = groups_module.Grouped;
 const Report = errors.Report;
 
 pub const tag = rng.tagOf("SCXTKBIN");
 pub const n_bins_min = 3;
+/// So that bounds fit into 16 bits.
 pub const n_bins_max = 1 << 16;
 
 pub const Tie = enum(u32) { left = 0, right = 1, seeded = 2 };
@@ -53,7 +55,7 @@ pub const Binning = struct {
         defer scratch.deinit();
         const edges = try job.allocator.alloc(f64, job.n_bins - 1);
         defer job.allocator.free(edges);
-        const bounds = try job.allocator.alloc(Bounds, scratch.groups.len + 1);
+        const bounds = try job.allocator.alloc(Bounds, scratch.codeCount());
         defer job.allocator.free(bounds);
         for (range.start..range.stop) |row| {
             const grouped = groups_module.group(job.rows.rowValues(row), &scratch);
@@ -67,15 +69,22 @@ pub const Binning = struct {
         const edges = job.edges orelse try job.quantiles(row, grouped, scratch, report);
         if (grouped.groups[0].value < edges[0]) return job.refuseSmall(row, edges[0], report);
         boundsOf(grouped, edges, bounds);
+        const table = dispatch.table();
+        const codes = grouped.codes;
         switch (job.tie) {
-            .left => for (grouped.codes, out) |code, *bin| {
-                bin.* = @intCast(bounds[code].left);
-            },
-            .right => for (grouped.codes, out) |code, *bin| {
-                bin.* = @intCast(bounds[code].right);
-            },
-            .seeded => job.drawBins(row, grouped, bounds, out),
+            .left => table.lookUpBins(codes.ptr, codes.len, bounds.ptr, .left, out.ptr),
+            .right => table.lookUpBins(codes.ptr, codes.len, bounds.ptr, .right, out.ptr),
+            .seeded => table.drawBins(job.streamOf(row), codes.ptr, codes.len, bounds.ptr, grouped.valueCount(), out.ptr),
         }
+    }
+
+    fn streamOf(job: *const Binning, row: usize) u64 {
+        return rng.rowStream(.{
+            .seed = job.seed,
+            .tag = tag,
+            .file_identity = job.file_identity,
+            .row = if (job.row_numbers) |numbers| numbers[row] else row,
+        });
     }
 
     fn quantiles(job: *const Binning, row: usize, grouped: Grouped, edges: []f64, report: *Report) Failure![]const f64 {
@@ -111,42 +120,13 @@ pub const Binning = struct {
         }
         unreachable;
     }
-
-    fn drawBins(job: *const Binning, row: usize, grouped: Grouped, bounds: []const Bounds, out: []i32) void {
-        const stream = rng.rowStream(.{
-            .seed = job.seed,
-            .tag = tag,
-            .file_identity = job.file_identity,
-            .row = if (job.row_numbers) |numbers| numbers[row] else row,
-        });
-        var uniforms: [draws.chunk_draws]f64 = undefined;
-        var used: usize = uniforms.len;
-        var drawn: u64 = 0;
-        for (grouped.codes, out) |code, *bin| {
-            bin.* = 0;
-            if (code == groups_module.no_code) continue;
-            if (used == uniforms.len) {
-                const wanted = @min(uniforms.len, grouped.valueCount() - drawn);
-                dispatch.table().uniforms(stream, drawn, &uniforms, wanted);
-                drawn += wanted;
-                used = 0;
-            }
-            const left: f64 = @floatFromInt(bounds[code].left);
-            const right: f64 = @floatFromInt(bounds[code].right);
-            bin.* = @intFromFloat(@ceil(uniforms[used] * (right - left) + left));
-            used += 1;
-        }
-    }
 };
-
-/// How many edges are not above a value, and how many are below it.
-const Bounds = struct { left: u32, right: u32 };
 
 /// By code. Groups and edges both ascend.
 fn boundsOf(grouped: Grouped, edges: []const f64, bounds: []Bounds) void {
     bounds[groups_module.no_code] = .{ .left = 0, .right = 0 };
-    var left: u32 = 0;
-    var right: u32 = 0;
+    var left: u16 = 0;
+    var right: u16 = 0;
     for (grouped.groups) |entry| {
         while (right < edges.len and edges[right] < entry.value) right += 1;
         left = @max(left, right);

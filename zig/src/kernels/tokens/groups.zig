@@ -1,10 +1,13 @@
 //! The positive values of a row in groups of equal ones, the groups ascending.
 //!
-//! A cell has few distinct values, be they counts or what a transform made of them: they are found through a small
-//! table, and only the groups are sorted. A row with more of them is sorted as a whole.
+//! A cell has few distinct values, be they counts or what a transform made of them. Small counts are their own codes.
+//! Other values are found through a small table, and only the groups are sorted. A row with more of them is sorted as
+//! a whole.
 
 const std = @import("std");
+const dispatch = @import("../../levels/dispatch.zig");
 const top_k = @import("../top_k.zig");
+const whole_codes = @import("whole_codes.zig");
 const Allocator = std.mem.Allocator;
 
 pub const Group = struct {
@@ -28,6 +31,7 @@ pub const Scratch = struct {
     groups: []Group,
     codes: []u32,
     table: *Table,
+    counters: *whole_codes.Counters,
 
     pub fn init(allocator: Allocator, row_values_max: usize) Allocator.Error!Scratch {
         var ranking: top_k.Scratch = try .init(allocator, row_values_max);
@@ -38,11 +42,27 @@ pub const Scratch = struct {
         errdefer allocator.free(codes);
 
         const table = try allocator.create(Table);
+        errdefer allocator.destroy(table);
+
+        const counters = try allocator.create(whole_codes.Counters);
         table.* = .{};
-        return .{ .allocator = allocator, .ranking = ranking, .groups = groups, .codes = codes, .table = table };
+        return .{
+            .allocator = allocator,
+            .ranking = ranking,
+            .groups = groups,
+            .codes = codes,
+            .table = table,
+            .counters = counters,
+        };
+    }
+
+    /// Codes are below this.
+    pub fn codeCount(scratch: *const Scratch) usize {
+        return @max(scratch.groups.len + 1, whole_codes.limit);
     }
 
     pub fn deinit(scratch: *Scratch) void {
+        scratch.allocator.destroy(scratch.counters);
         scratch.allocator.destroy(scratch.table);
         scratch.allocator.free(scratch.codes);
         scratch.allocator.free(scratch.groups);
@@ -53,7 +73,7 @@ pub const Scratch = struct {
 
 pub const Grouped = struct {
     groups: []const Group,
-    /// Parallel to the values: `no_code`, or the code of a group, from 1 to their number.
+    /// Parallel to the values: `no_code`, or the code of a group.
     codes: []const u32,
 
     pub fn valueCount(grouped: Grouped) u32 {
@@ -69,8 +89,23 @@ pub const Grouped = struct {
 
 pub fn group(values: []const f32, scratch: *Scratch) Grouped {
     const codes = scratch.codes[0..values.len];
-    const groups = scratch.table.group(values, codes, scratch.groups) orelse bySorting(values, codes, scratch);
+    const groups = byCounts(values, codes, scratch) orelse scratch.table.group(values, codes, scratch.groups) orelse bySorting(values, codes, scratch);
     return .{ .groups = groups, .codes = codes };
+}
+
+fn byCounts(values: []const f32, codes: []u32, scratch: *Scratch) ?[]Group {
+    var highest: u32 = undefined;
+    const is_whole = dispatch.table().wholeCodes(values.ptr, values.len, codes.ptr, scratch.counters, &highest);
+    if (!is_whole) return null;
+    var n_groups: usize = 0;
+    var end: u32 = 0;
+    for (scratch.counters[1 .. highest + 1], 1..) |count, code| {
+        if (count == 0) continue;
+        end += count;
+        scratch.groups[n_groups] = .{ .value = @floatFromInt(code), .end = end, .code = @intCast(code) };
+        n_groups += 1;
+    }
+    return scratch.groups[0..n_groups];
 }
 
 /// Distinct values under the bits of each; 0 is no positive value's.
@@ -169,9 +204,11 @@ test "groups are the distinct values, few or many" {
     var scratch: Scratch = try .init(std.testing.allocator, values.len);
     defer scratch.deinit();
     for ([_]u32{ 1, 5, 500, 600, 1 << 20, 3 }) |bound| {
-        for (&values) |*value| value.* = @floatFromInt(random.below(bound));
-        try expectGroups(values[0..40], &scratch);
-        if (bound < 1 << 20) try expectGroups(&values, &scratch) else try expectGroups(values[0..700], &scratch);
+        for ([_]f32{ 1, 0.37 }) |unit| { // counts, and other values
+            for (&values) |*value| value.* = unit * @as(f32, @floatFromInt(random.below(bound)));
+            try expectGroups(values[0..40], &scratch);
+            if (bound < 1 << 20) try expectGroups(&values, &scratch) else try expectGroups(values[0..700], &scratch);
+        }
     }
     try expectGroups(&.{ -1, std.math.nan(f32), 0, std.math.inf(f32), 2, 2 }, &scratch);
     try expectGroups(&.{}, &scratch);
