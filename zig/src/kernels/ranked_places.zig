@@ -66,8 +66,31 @@ pub const Scratch = struct {
 pub fn rankedPlaces(values: []const f32, k: usize, space: Space) []const u32 {
     assert(values.len <= space.values_max);
     if (word_sort.lanes > 0 and values.len <= word_values_max) {
-        if (byWords(values, k, space)) |places| return places;
+        if (byWords(values, k, space)) |ranked| return ranked.places();
     }
+    return byDigits(values, k, space);
+}
+
+/// Ids and values of the same, as many as there are ids to write at most; gives their number.
+pub fn rankedRow(ids: []const i32, values: []const f32, space: Space, ids_out: []i32, values_out: [*]f32) usize {
+    assert(values.len <= space.values_max);
+    if (word_sort.lanes > 0 and values.len <= word_values_max) {
+        if (byWords(values, ids_out.len, space)) |ranked| {
+            ranked.writeValues(values, values_out);
+            return writeIds(ids, ranked.places(), ids_out);
+        }
+    }
+    const places = byDigits(values, ids_out.len, space);
+    for (places, values_out) |place, *value| value.* = values[place];
+    return writeIds(ids, places, ids_out);
+}
+
+fn writeIds(ids: []const i32, places: []const u32, ids_out: []i32) usize {
+    for (places, ids_out[0..places.len]) |place, *id| id.* = ids[place];
+    return places.len;
+}
+
+fn byDigits(values: []const f32, k: usize, space: Space) []const u32 {
     const entries = digit_sort.ranked(values, space.entries[0 .. 2 * space.values_max], space.counters[0..digit_sort.counter_count]);
     const places = space.places[0..@min(k, entries.len)];
     for (places, entries[0..places.len]) |*place, entry| place.* = entry.place();
@@ -85,6 +108,12 @@ const Form = struct {
     place_bits: u5,
     /// Whether values may differ in bits that the words leave out.
     is_rough: bool,
+
+    const none: Form = .{ .bits_max = 0, .shift = 0, .place_bits = 0, .is_rough = false };
+
+    fn placeMask(form: Form) u32 {
+        return (@as(u32, 1) << form.place_bits) - 1;
+    }
 
     fn of(values: []const f32) ?Form {
         var range: Range = .{};
@@ -139,20 +168,46 @@ fn lastFew(values: []const f32) Floats {
     return filled;
 }
 
+/// Sorted words, in the order of the ranking.
+const Ranked = struct {
+    words: []u32,
+    form: Form,
+
+    /// The words become what they say of the places.
+    fn places(ranked: Ranked) []const u32 {
+        const mask: Words = @splat(ranked.form.placeMask());
+        const start = ranked.words.ptr;
+        var at: usize = 0;
+        // past the last one there is room
+        while (at < ranked.words.len) : (at += lanes) start[at..][0..lanes].* = @as(Words, start[at..][0..lanes].*) & mask;
+        return ranked.words;
+    }
+
+    /// Where the words hold the values, no value needs to be looked for.
+    fn writeValues(ranked: Ranked, values: []const f32, out: [*]f32) void {
+        const form = ranked.form;
+        var at: usize = 0;
+        if (!form.is_rough) {
+            while (at + lanes <= ranked.words.len) : (at += lanes) {
+                const below = @as(Words, ranked.words[at..][0..lanes].*) >> @splat(form.place_bits) << @splat(form.shift);
+                out[at..][0..lanes].* = @as(Floats, @bitCast(@as(Words, @splat(form.bits_max)) - below));
+            }
+        }
+        const mask = form.placeMask();
+        for (ranked.words[at..], out[at..ranked.words.len]) |word, *value| value.* = values[word & mask];
+    }
+};
+
 /// Null where too many values agree in the bits that were kept.
-fn byWords(values: []const f32, k: usize, space: Space) ?[]const u32 {
-    const form = Form.of(values) orelse return space.places[0..0];
+fn byWords(values: []const f32, k: usize, space: Space) ?Ranked {
+    const form = Form.of(values) orelse return .{ .words = space.places[0..0], .form = .none };
     const count = collect(values, form, space.words);
     const tie_bits = if (form.is_rough) form.place_bits else 0;
     const room: word_sort.Room = .{ .words = space.words, .spare = space.spare, .sorted = space.places };
     const wanted = @min(k, count);
     const done = word_sort.sort(room, count, wanted, tie_bits);
     if (form.is_rough and !mended(space.places[0..done], values, form.place_bits)) return null;
-    const mask: Words = @splat((@as(u32, 1) << form.place_bits) - 1);
-    var at: usize = 0;
-    // past the last one there is room
-    while (at < wanted) : (at += lanes) space.places[at..][0..lanes].* = @as(Words, space.places[at..][0..lanes].*) & mask;
-    return space.places[0..wanted];
+    return .{ .words = space.places[0..wanted], .form = form };
 }
 
 fn collect(values: []const f32, form: Form, words: [*]u32) usize {
@@ -209,6 +264,7 @@ const testing = std.testing;
 
 /// The k first by looking for the next one k times.
 fn expectRanking(values: []const f32, k: usize, scratch: *const Scratch) !void {
+    try expectRow(values, k, scratch);
     const ranked = rankedPlaces(values, k, scratch.space);
     const taken = try testing.allocator.alloc(bool, values.len);
     defer testing.allocator.free(taken);
@@ -227,6 +283,26 @@ fn expectRanking(values: []const f32, k: usize, scratch: *const Scratch) !void {
     try testing.expect(ranked.len == k or n_left == 0);
 }
 
+/// Ids and values are those at the places.
+fn expectRow(values: []const f32, k: usize, scratch: *const Scratch) !void {
+    const ids = try testing.allocator.alloc(i32, values.len);
+    defer testing.allocator.free(ids);
+    for (ids, 0..) |*id, place| id.* = @intCast(3 * place);
+    const ids_out = try testing.allocator.alloc(i32, k);
+    defer testing.allocator.free(ids_out);
+    const values_out = try testing.allocator.alloc(f32, k + 1);
+    defer testing.allocator.free(values_out);
+    @memset(values_out, -9);
+    const count = rankedRow(ids, values, scratch.space, ids_out, values_out.ptr);
+    const ranked = rankedPlaces(values, k, scratch.space);
+    try testing.expectEqual(ranked.len, count);
+    for (ranked, ids_out[0..count], values_out[0..count]) |place, id, value| {
+        try testing.expectEqual(ids[place], id);
+        try testing.expectEqual(values[place], value);
+    }
+    for (values_out[count..]) |untouched| try testing.expectEqual(-9, untouched);
+}
+
 test "the ranking is that of repeated search, for counts and for any floats" {
     var random: @import("../rng.zig").Generator = .init(3);
     var values: [700]f32 = undefined;
@@ -236,7 +312,7 @@ test "the ranking is that of repeated search, for counts and for any floats" {
     for ([_]usize{ 0, 1, 2, 31, 32, 33, 34, 200, 700 }) |length| {
         for (bounds) |bound| {
             for (values[0..length]) |*value| value.* = @floatFromInt(random.below(bound));
-            for ([_]usize{ 1, 5, 33, 700 }) |k| try expectRanking(values[0..length], k, &scratch);
+            for ([_]usize{ 1, 5, 16, 33, 700 }) |k| try expectRanking(values[0..length], k, &scratch);
         }
         for (values[0..length]) |*value| value.* = @bitCast(random.next32()); // of any size, NaN among them
         try expectRanking(values[0..length], 700, &scratch);

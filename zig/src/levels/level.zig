@@ -108,6 +108,18 @@ fn rankedPlaces(values: [*]const f32, n_values: usize, k: usize, space: *const r
     return ranked_places.rankedPlaces(values[0..n_values], k, space.*).len;
 }
 
+fn rankedRow(
+    ids: [*]const i32,
+    values: [*]const f32,
+    n_values: usize,
+    space: *const ranked_places.Space,
+    k: usize,
+    ids_out: [*]i32,
+    values_out: [*]f32,
+) callconv(.c) usize {
+    return ranked_places.rankedRow(ids[0..n_values], values[0..n_values], space.*, ids_out[0..k], values_out);
+}
+
 fn rankRow(
     row: *const token_rank.Row,
     keys: [*]f32,
@@ -173,6 +185,7 @@ const table: table_format.Table = .{
     .logScaled = logScaled,
     .librarySize = librarySize,
     .rankedPlaces = rankedPlaces,
+    .rankedRow = rankedRow,
     .rankRow = rankRow,
     .choose = choose,
     .wholeCodes = wholeCodes,

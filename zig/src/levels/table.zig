@@ -87,6 +87,17 @@ pub const Table = extern struct {
         space: *const ranked_places.Space,
     ) callconv(.c) usize,
 
+    /// Ids and values at those places, `k` of them at most; gives their number.
+    rankedRow: *const fn (
+        ids: [*]const i32,
+        values: [*]const f32,
+        n_values: usize,
+        space: *const ranked_places.Space,
+        k: usize,
+        ids_out: [*]i32,
+        values_out: [*]f32,
+    ) callconv(.c) usize,
+
     /// The ids of a row in the order of what they are ranked by, at most l_max; gives their number.
     rankRow: *const fn (
         row: *const rank_values.Row,

@@ -4,6 +4,7 @@
 //! pad 1. A cell without a positive value has one GENE_MASK in its first slot, with value 0, mask 0 and pad 0.
 
 const std = @import("std");
+const dispatch = @import("../../levels/dispatch.zig");
 const errors = @import("../../errors.zig");
 const parallel = @import("../../codec/parallel.zig");
 const per_row = @import("per_row.zig");
@@ -42,20 +43,23 @@ pub const Crop = struct {
         const values = crop.values[from..][0..crop.k];
         const mask = crop.mask[from..][0..crop.k];
         const pad = crop.pad[from..][0..crop.k];
-        const genes = crop.rows.ids(row);
         const stored = crop.rows.rowValues(row);
-        const ranked = top_k.topK(stored, crop.k, scratch);
-        for (ranked, ids[0..ranked.len], values[0..ranked.len]) |place, *id, *value| {
-            id.* = genes[place];
-            value.* = stored[place];
-        }
-        @memset(mask[0..ranked.len], 1);
-        @memset(pad[0..ranked.len], 0);
-        @memset(ids[ranked.len..], @intCast(crop.n_genes_total + 1));
-        @memset(values[ranked.len..], 0);
-        @memset(mask[ranked.len..], 0);
-        @memset(pad[ranked.len..], 1);
-        if (ranked.len > 0) return;
+        const count = dispatch.table().rankedRow(
+            crop.rows.ids(row).ptr,
+            stored.ptr,
+            stored.len,
+            &scratch.space,
+            crop.k,
+            ids.ptr,
+            values.ptr,
+        );
+        @memset(mask[0..count], 1);
+        @memset(pad[0..count], 0);
+        @memset(ids[count..], @intCast(crop.n_genes_total + 1));
+        @memset(values[count..], 0);
+        @memset(mask[count..], 0);
+        @memset(pad[count..], 1);
+        if (count > 0) return;
         ids[0] = @intCast(crop.n_genes_total);
         pad[0] = 0;
     }
