@@ -31,6 +31,9 @@ pub fn rankRow(row: Row, keys: [*]f32, space: ranked_places.Space, ids_out: [*]i
 pub fn rankValues(ids: []const i32, values: []const f32, statistics: [*]const f32, factor: f64, out: [*]f32) void {
     var at: usize = 0;
     while (at + lanes <= ids.len) : (at += lanes) {
+        // The row that lies behind this one is likely to be the next: it arrives while this one is sorted.
+        @prefetch(ids.ptr + at + ids.len, .{});
+        @prefetch(values.ptr + at + ids.len, .{});
         out[at..][0..lanes].* = ofLanes(ids[at..][0..lanes], values[at..][0..lanes].*, statistics, factor);
     }
     if (at == ids.len) return;
