@@ -620,6 +620,30 @@ int32_t scx_tokens_library_size(const scx_csr_rows *rows, double *totals_out, ui
  * the gene. */
 int32_t scx_tokens_measured(const scx_csr_rows *rows, const int32_t *panel, uint64_t n_panel, uint8_t *measured_out, uint32_t threads, scx_error *error);
 
+/* ---- counts of values over many batches, for exact medians of genes; any thread ---- */
+
+/* A value of a row is multiplied with the row's factor in float64 and rounded to float32. The 31 bits of a positive one are in the order of
+ * the values. Where the upper bits_done of them are the gene's prefix, it is counted in the gene's column of the table, in the row of the
+ * bits that follow. */
+typedef struct scx_value_counts {
+    uint32_t struct_bytes;
+    uint32_t threads;
+    const double *factors;           /* n_rows */
+    uint64_t n_genes;
+    const int32_t *slots;            /* n_genes: columns of the table, negative for none */
+    const uint32_t *prefixes;        /* n_genes */
+    const int32_t *second_slots;     /* NULL, or another column for each gene, as the next one */
+    const uint32_t *second_prefixes;
+    uint32_t bits_done;              /* 0 to 31 */
+    uint32_t bits;                   /* at most 24, and 31 with bits_done */
+    uint32_t *table;                 /* 2^bits x n_slots: counts are added */
+    uint64_t n_slots;
+    double *totals;                  /* NULL, or n_genes: positive values are added as they are, in the order of the rows */
+} scx_value_counts;
+
+/* n_values_out: how many values are positive, counted or not */
+int32_t scx_values_count(const scx_csr_rows *rows, const scx_value_counts *counts, uint64_t *n_values_out, scx_error *error);
+
 /* scx-ffi-end */
 
 #ifdef __cplusplus

@@ -19,6 +19,7 @@ comptime {
     _ = @import("abi/columns.zig");
     _ = @import("abi/joined.zig");
     _ = @import("abi/tokens.zig");
+    _ = @import("abi/value_counts.zig");
 }
 
 test {
@@ -62,5 +63,6 @@ test {
     _ = @import("kernels/tokens/sample.zig");
     _ = @import("kernels/tokens/values.zig");
     _ = @import("kernels/top_k.zig");
+    _ = @import("kernels/value_counts.zig");
     _ = @import("kernels/value_modes.zig");
 }

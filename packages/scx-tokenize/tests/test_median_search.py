@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scx_core._csr_rows import CsrRows
 from scx_tokenize._medians.search import VALUE_BITS, MedianSearch, PassPlan, plan_passes
 
 SMALLEST = float(np.nextafter(np.float32(0), np.float32(1)))
 LARGEST = float(np.finfo(np.float32).max)
 
 
+def count(search: MedianSearch, genes: np.ndarray, values: np.ndarray, threads: int = 1) -> None:
+    """Count values, each in a row of its own."""
+    starts = np.arange(len(genes) + 1, dtype=np.int64)
+    search.count(CsrRows(starts, genes, values), np.ones(len(genes)), threads=threads)
+
+
 def searched(genes: np.ndarray, values: np.ndarray, n_genes: int, plan: PassPlan) -> MedianSearch:
     search = MedianSearch(n_genes, plan)
     while not search.done:
         for part in np.array_split(np.arange(len(genes)), 3):
-            search.count(genes[part], values[part].view(np.uint32))
+            count(search, genes[part], values[part])
         search.end_pass()
     return search
 
@@ -96,14 +104,48 @@ def test_the_two_in_the_middle_may_part_in_every_pass() -> None:
 
 def test_values_that_change_between_passes_are_noticed() -> None:
     search = MedianSearch(1, PassPlan((16, 15), 0))
-    search.count(np.zeros(2, np.int32), np.array([1, 2], np.float32).view(np.uint32))
+    count(search, np.zeros(2, np.int32), np.array([1, 2], np.float32))
     search.end_pass()
-    search.count(np.zeros(1, np.int32), np.array([1], np.float32).view(np.uint32))
+    count(search, np.zeros(1, np.int32), np.array([1], np.float32))
     with pytest.raises(RuntimeError, match="changed meanwhile"):
         search.end_pass()
     search = MedianSearch(1, PassPlan((16, 15), 0))
-    search.count(np.zeros(1, np.int32), np.array([1], np.float32).view(np.uint32))
+    count(search, np.zeros(1, np.int32), np.array([1], np.float32))
     search.end_pass()
-    search.count(np.zeros(1, np.int32), np.array([2], np.float32).view(np.uint32))
+    count(search, np.zeros(1, np.int32), np.array([2], np.float32))
     with pytest.raises(RuntimeError, match="changed while"):
         search.end_pass()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_rows_are_scaled_counted_and_added_up_as_in_numpy(threads: int) -> None:
+    rng = np.random.default_rng(3)
+    n_rows, n_genes = 700, 400
+    dense = rng.poisson(0.9, (n_rows, n_genes)).astype(np.float32) * np.float32(0.3)
+    dense[rng.random(dense.shape) < 0.01] = -1
+    dense[rng.random(dense.shape) < 0.01] = np.nan
+    matrix = sp.csr_matrix(dense)
+    rows = CsrRows(matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
+    factors = rng.lognormal(0, 1, n_rows)
+    factors[5] = 0
+    search = MedianSearch(n_genes, plan_passes(n_genes, 2**30))
+    totals = np.zeros(n_genes)
+    for first in (True, False, False):
+        search.count(rows, factors, totals=totals if first else None, threads=threads)
+        search.end_pass()
+    with np.errstate(invalid="ignore"):
+        scaled = (dense * factors[:, None]).astype(np.float32)
+        there = scaled > 0
+    for gene in range(n_genes):
+        middle = np.median(scaled[there[:, gene], gene].astype(np.float64))
+        assert search.medians()[gene] == middle
+    np.testing.assert_array_equal(search.n_values, there.sum(axis=0))
+    # one by one in the order of the rows, as a running sum is
+    running = np.cumsum(np.where(there, dense, 0).astype(np.float64), axis=0)[-1]
+    np.testing.assert_array_equal(totals, running)
+
+
+def test_genes_that_are_not_there_are_refused() -> None:
+    search = MedianSearch(3, plan_passes(3, 2**30))
+    with pytest.raises(ValueError, match="gene id 3, which is outside"):
+        count(search, np.array([0, 3], np.int32), np.ones(2, np.float32))

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from scx_tokenize._medians.inputs import Input
 from scx_tokenize._medians.search import MedianSearch
-from scx_tokenize._medians.values import Values, normalised_values
+from scx_tokenize._medians.values import Values, scaled_rows
 from scx_tokenize.jobs._cells import Cells
 
 # Cells x genes of a block: even where every value is stored it takes a few dozen megabytes for each
 # of the arrays that are made of it.
-BLOCK_VALUES = 2**22
+BLOCK_VALUES = 2**23
 BLOCK_CELLS = 4096
 # Counts of this many cells are added up apart and then to the total: sums of fractions depend on
 # their order, and this one is the same wherever the parts are worked on.
@@ -96,7 +96,7 @@ def count_part(
     each = corpus.inputs[part.input]
 
     def read(positions: npt.NDArray[np.int64]) -> Values:
-        return normalised_values(
+        return scaled_rows(
             *cells.gather(positions, None, each.n_genes, threads=threads or 0),
             places=each.places,
             n_genes=corpus.n_genes,
@@ -113,9 +113,12 @@ def count_part(
     ]
     totals = np.zeros(corpus.n_genes, dtype=np.float64)
     for positions, values in zip(blocks, _ahead(read, blocks, threads), strict=True):
-        if search.is_first_pass:
-            totals += np.bincount(values.genes, weights=values.counts, minlength=len(totals))
-        search.count(values.genes, values.bits)
+        search.count(
+            values.rows,
+            values.factors,
+            totals=totals if search.is_first_pass else None,
+            threads=threads,
+        )
         done(len(positions))
     return totals
 

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from scx_core import _native
+from scx_core._csr_rows import CsrRows
+from scx_tokenize import _arguments as arguments
+
 VALUE_BITS = 31
 # More bits make tables that are slow to fill and to sum up, to save one pass of three.
 BITS_AT_MOST = 11
@@ -26,7 +30,7 @@ BITS_AT_LEAST = 4
 # Most that are counted in one cell of the table.
 COUNT_BYTES = 4
 COUNT_MAX = 2**32 - 1
-# Rows of the table that are summed up at a time, in bytes.
+# What is summed up of the table at a time.
 SUMMED_BYTES = 2**25
 
 NO_SLOT = -1
@@ -81,8 +85,8 @@ class TableEntries:
 class MedianSearch:
     """The medians of the values of `n_genes` genes.
 
-    Each pass calls `count` for every value there is, in any order, and then `end_pass`. Values may
-    be counted elsewhere, in parts: with searches that are `emptied`, whose `entries` are added.
+    Each pass calls `count` for all values that there are, in any order, and then `end_pass`. Values
+    may be counted elsewhere, in parts: with searches that are `emptied`, whose `entries` are added.
     """
 
     def __init__(self, n_genes: int, plan: PassPlan) -> None:
@@ -90,9 +94,9 @@ class MedianSearch:
         self._pass = 0
         self._n_seen = self._n_first = 0
         self._bits_done = 0
-        self._slot = np.arange(n_genes, dtype=np.int64)
+        self._slot = np.arange(n_genes, dtype=np.int32)
         self._prefix = np.zeros(n_genes, dtype=np.uint32)
-        self._second_slot = np.full(n_genes, NO_SLOT, dtype=np.int64)
+        self._second_slot = np.full(n_genes, NO_SLOT, dtype=np.int32)
         self._second_prefix = np.full(n_genes, NO_PREFIX, dtype=np.uint32)
         # how many of the values of its slot are below the one in the middle
         self._below = np.zeros((2, n_genes), dtype=np.int64)
@@ -115,16 +119,51 @@ class MedianSearch:
         """Whether no pass is left."""
         return self._pass == len(self._plan.bits)
 
-    def count(self, genes: npt.NDArray[np.int32], bits: npt.NDArray[np.uint32]) -> None:
-        """Take in values: their genes, and the values' own bits."""
-        self._n_seen += len(genes)
-        if self._pass == 0:
-            self._add(genes.astype(np.int64), bits)
-            return
-        prefixes = bits >> np.uint32(VALUE_BITS - self._bits_done)
-        for slot, prefix in self._wanted():
-            here = np.flatnonzero(prefixes == prefix[genes])
-            self._add(slot[genes[here]], bits[here])
+    def count(
+        self,
+        rows: CsrRows,
+        factors: npt.NDArray[np.float64],
+        *,
+        totals: npt.NDArray[np.float64] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Take in the values of some rows.
+
+        Parameters
+        ----------
+        rows
+            Values before they are normalised, and genes, strictly ascending in each row.
+        factors
+            float64; what each row's values are multiplied with, before they are rounded to float32.
+            Those that are then not positive do not count.
+        totals
+            float64, one for each gene: where the values themselves are added; None for nowhere.
+        threads
+            As of `medians`.
+        """
+        has_second = bool((self._second_slot != NO_SLOT).any())
+        counts = _native.new_struct(
+            "scx_value_counts",
+            threads=threads or 0,
+            factors=arguments.pointer(factors, "factors"),
+            n_genes=len(self._slot),
+            slots=arguments.pointer(self._slot, "slots"),
+            prefixes=arguments.pointer(self._prefix, "prefixes"),
+            second_slots=arguments.pointer(
+                self._second_slot if has_second else None, "second_slots"
+            ),
+            second_prefixes=arguments.pointer(self._second_prefix, "second_prefixes"),
+            bits_done=self._bits_done,
+            bits=self._plan.bits[self._pass],
+            table=arguments.output(self._counts().reshape(-1), "table"),
+            n_slots=self._n_slots,
+            totals=_native.native().ffi.NULL
+            if totals is None
+            else arguments.output(totals, "totals"),
+        )
+        n_values = _native.native().ffi.new("uint64_t *")
+        _native.call("scx_values_count", rows.pointer(), counts, n_values)
+        self._n_seen += int(n_values[0])
 
     def emptied(self) -> MedianSearch:
         """A search in the same pass that has seen nothing in it, for counting elsewhere.
@@ -166,14 +205,17 @@ class MedianSearch:
                 f"{self._n_first}: an input was changed meanwhile"
             )
         seen = np.flatnonzero(self.n_values)
-        lower = self._descend(self._slot[seen], self._below[0, seen])
-        split = self._second_slot[seen] != NO_SLOT
-        upper_slot = np.where(split, self._second_slot[seen], self._slot[seen])
-        upper = self._descend(upper_slot, self._below[1, seen])
-        first = self._prefix[seen] << np.uint32(step) | lower[0]
-        second_before = np.where(split, self._second_prefix[seen], self._prefix[seen])
-        second = second_before << np.uint32(step) | upper[0]
-        self._below[:, seen] = lower[1], upper[1]
+        before = np.stack([self._prefix[seen]] * 2)
+        buckets, below = self._descend(self._slot[seen], self._below[:, seen])
+        parted = np.flatnonzero(self._second_slot[seen] != NO_SLOT)
+        if len(parted):
+            upper = seen[parted]
+            before[1, parted] = self._second_prefix[upper]
+            buckets[1, parted], below[1, parted] = self._descend(
+                self._second_slot[upper], self._below[1:, upper]
+            )
+        self._below[:, seen] = below
+        first, second = before << np.uint32(step) | buckets
         self._give_slots(seen, first, second)
         self._bits_done += step
         self._pass += 1
@@ -190,55 +232,44 @@ class MedianSearch:
     # ---- inside ----
 
     def _counts(self) -> npt.NDArray[np.uint32]:
-        """The table of the present pass: a row for each slot, a column for each bucket."""
+        """The table of the present pass: a row for each bucket, a column for each slot."""
         if self._table is None:
             buckets = 1 << self._plan.bits[self._pass]
-            self._table = np.zeros((self._n_slots, buckets), dtype=np.uint32)
+            self._table = np.zeros((buckets, self._n_slots), dtype=np.uint32)
         return self._table
-
-    def _wanted(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]]:
-        wanted = [(self._slot, self._prefix)]
-        if (self._second_slot != NO_SLOT).any():
-            wanted.append((self._second_slot, self._second_prefix))
-        return wanted
-
-    def _add(self, slots: npt.NDArray[np.int64], bits: npt.NDArray[np.uint32]) -> None:
-        step = self._plan.bits[self._pass]
-        rest = VALUE_BITS - self._bits_done - step
-        places = slots << step
-        places |= (bits >> np.uint32(rest) & np.uint32((1 << step) - 1)).astype(np.int64)
-        # numpy is five times as fast with an array of the table's dtype as with a number
-        np.add.at(self._counts().reshape(-1), places, np.ones(len(places), dtype=np.uint32))
 
     def _table_sums(self) -> npt.NDArray[np.int64]:
         table = self._counts()
-        sums = np.empty(len(table), dtype=np.int64)
-        for rows in self._row_pieces(len(sums)):
-            sums[rows] = table[rows].sum(axis=1, dtype=np.int64)
+        sums: npt.NDArray[np.int64] = table.sum(axis=0, dtype=np.int64)
         return sums
 
     def _descend(
-        self, slots: npt.NDArray[np.int64], below: npt.NDArray[np.int64]
+        self, slots: npt.NDArray[np.int32], below: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """For each slot the bucket of the value with `below` ones below it, and how many of these
-        are in the bucket itself."""
+        """In each slot the buckets of the values with `below` ones below them, of shape (values,
+        slots), and how many of these are in the bucket itself.
+
+        Of a value that is in another slot the bucket is the last one.
+        """
         table = self._counts()
-        buckets = np.empty(len(slots), dtype=np.uint32)
-        left = np.empty(len(slots), dtype=np.int64)
-        for part in self._row_pieces(len(slots)):
-            counted = table[slots[part]].cumsum(axis=1, dtype=np.int64)
-            wanted = below[part, None]
-            found = (counted <= wanted).sum(axis=1)
-            if (found == counted.shape[1]).any():
-                raise RuntimeError("an input was changed while it was read")
-            buckets[part] = found
-            before = np.take_along_axis(counted, np.maximum(found - 1, 0)[:, None], axis=1)[:, 0]
-            left[part] = wanted[:, 0] - np.where(found > 0, before, 0)
+        buckets = np.empty(below.shape, dtype=np.uint32)
+        left = np.empty(below.shape, dtype=np.int64)
+        for part in self._pieces(len(slots)):
+            # sums are numbers of cells, which fit
+            counted = table[:, slots[part]].cumsum(axis=0, dtype=np.uint32)
+            for rank, wanted in enumerate(below[:, part]):
+                found = (counted <= wanted.astype(np.uint32)).sum(axis=0)
+                if rank == 0 and (found == len(counted)).any():
+                    raise RuntimeError("an input was changed while it was read")
+                found = np.minimum(found, len(counted) - 1)
+                fewer = counted[np.maximum(found - 1, 0), np.arange(len(found))].astype(np.int64)
+                buckets[rank, part] = found
+                left[rank, part] = wanted - np.where(found > 0, fewer, 0)
         return buckets, left
 
-    def _row_pieces(self, n_rows: int) -> list[slice]:
-        step = max(1, (SUMMED_BYTES // 8) >> self._plan.bits[self._pass])
-        return [slice(start, start + step) for start in range(0, n_rows, step)]
+    def _pieces(self, n_slots: int) -> list[slice]:
+        step = max(1, (SUMMED_BYTES // 4) >> self._plan.bits[self._pass])
+        return [slice(start, start + step) for start in range(0, n_slots, step)]
 
     def _give_slots(
         self,

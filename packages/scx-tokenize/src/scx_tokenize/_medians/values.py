@@ -1,4 +1,4 @@
-"""Normalised values of rows, as the search for medians takes them."""
+"""Rows and what normalises them, as the search for medians takes them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._csr_rows import CsrRows
 from scx_tokenize._genes import brought_to
 from scx_tokenize._values import library_size
 
 
 @dataclass(frozen=True)
 class Values:
-    """The positive values of some rows, in row order.
+    """The values of some rows at the places of their genes, and what they are scaled with.
 
     Attributes
     ----------
-    genes
-        int32; the gene of each.
-    bits
-        uint32; the bits of each normalised value in float32.
-    counts
-        float32; the values before they were normalised.
+    rows
+        Counts; genes ascend in each row.
+    factors
+        float64; `target_sum / library_size` of each row, 0 where that is 0.
     """
 
-    genes: npt.NDArray[np.int32]
-    bits: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.float32]
+    rows: CsrRows
+    factors: npt.NDArray[np.float64]
 
 
-def normalised_values(
+def scaled_rows(
     indptr: npt.NDArray[np.int64],
     indices: npt.NDArray[Any],
     values: npt.NDArray[Any],
@@ -43,7 +41,7 @@ def normalised_values(
     where: str,
     row_numbers: npt.NDArray[np.int64],
 ) -> Values:
-    """`float32(max(v, 0) * (target_sum / library_size))` of rows in CSR, where it is positive.
+    """Rows in CSR as `MedianSearch.count` takes them.
 
     The library size is the row's sum over all that it stores, also of genes without a place, in
     float64; negative values and NaN count as 0.
@@ -73,9 +71,4 @@ def normalised_values(
         )
     with np.errstate(divide="ignore"):
         factors = np.where(sizes > 0, target_sum / sizes, 0.0)
-    starts, genes, counts = brought_to(places, n_genes, indptr, indices, values)
-    scaled = (counts * np.repeat(factors, np.diff(starts))).astype(np.float32)
-    positive = scaled > 0
-    if not positive.all():
-        genes, scaled, counts = genes[positive], scaled[positive], counts[positive]
-    return Values(genes, scaled.view(np.uint32), counts)
+    return Values(CsrRows(*brought_to(places, n_genes, indptr, indices, values)), factors)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -122,8 +123,10 @@ def each_result(
         return
     name = f"scx-tokenize-{uuid.uuid4().hex}"
     event = distributed.Event(name, client=client)
-    # A task of its own, so that it is sent once and made anew if the worker that holds it dies.
-    held = client.submit(_same, shared, key=f"{name}-shared", pure=False)
+    # Pickled here, with arrays inside: those that Dask sends beside a pickle may lie unaligned. A
+    # task of its own, so that it is sent once and made anew if the worker that holds it dies.
+    packed = pickle.dumps(shared, protocol=4)
+    held = client.submit(_same, packed, key=f"{name}-shared", pure=False)
     futures = [
         client.submit(_run_task, function, held, item, name, key=f"{name}-{number}", pure=False)
         for number, item in enumerate(items)
@@ -152,18 +155,18 @@ def _distributed() -> Any:
         ) from None
 
 
-def _same(value: Shared) -> Shared:
+def _same(value: bytes) -> bytes:
     return value
 
 
 def _run_task(
-    function: Callable[[Shared, Item, Any], Result], shared: Shared, item: Item, name: str
+    function: Callable[[Shared, Item, Any], Result], packed: bytes, item: Item, name: str
 ) -> Result | None:
     """What a worker runs."""
     distributed = _distributed()
 
     try:
-        return function(shared, item, _StopSign(name))
+        return function(pickle.loads(packed), item, _StopSign(name))
     except Stopped:
         return None  # nobody waits for it, and an error would fill the worker's log
     except FileNotFoundError as error:
