@@ -3,7 +3,7 @@
 - all genes as they are, CSR: beside annbatch
 - all genes, normalised and logged: CSR beside dense, dense beside a memset and copy of its bytes
 - the first batch, from the constructor on
-- one thread and two; a tenth of the cells
+- one thread and two
 - a cold page cache: the file is dropped from it before each epoch, beside a plain read of the
   dropped file from front to back
 
@@ -14,13 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import mmap
 import os
-import statistics
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,7 @@ import numpy.typing as npt
 
 import scx_core
 import scx_train
-from bench import data
+from bench import cold
 from bench.bench_train import panel_of
 from bench.harness import Limit, Result, Sample, alternate, repeat
 from bench.peers.client import Worker
@@ -40,7 +36,6 @@ from bench.setup import BATCH_SIZE, Setup
 CSR_RATIO_MIN = 4.0
 BOUND_SHARE_MIN = 0.8
 FIRST_BATCH_MS_MAX = 50.0
-READ_BYTES = 1 << 22
 RAW = {"normalize": False, "log1p": False}
 
 
@@ -54,8 +49,10 @@ def run(setup: Setup) -> Result:
     _csr_beside_annbatch(path, h5ad, panel, setup, result)
     _transformed(path, setup, result)
     _panel(path, panel, setup, result)
-    _smaller(panel, setup, result)
-    _cold(path, panel, setup, result)
+    limit = _limit(setup, BOUND_SHARE_MIN)
+    cold.compare(
+        "panel", path, lambda: epoch(path, hvg_indices=panel), setup.n_pairs, limit, result
+    )
     path.unlink()
     return result
 
@@ -163,73 +160,3 @@ def _panel(path: Path, panel: npt.NDArray[np.int64], setup: Setup, result: Resul
     limit = None if setup.quick else Limit("at most", FIRST_BATCH_MS_MAX)
     seconds = [1e3 * sample.seconds for sample in first]
     result.add("construct, first batch, close", seconds, "ms", limit)
-
-
-def _smaller(panel: npt.NDArray[np.int64], setup: Setup, result: Result) -> None:
-    size = data.QUICK if setup.quick else data.FULL
-    size = replace(size, n_cells=size.n_cells // 10)
-    path = setup.folder / "smaller.tasks.scx"
-    scx_core.from_h5ad(data.counts_h5ad(size, setup.folder), path, overwrite=True)
-    samples = repeat(lambda: epoch(path, hvg_indices=panel), setup.n_pairs)
-    result.add(f"panel, {size.n_cells:,} cells", [sample.rate for sample in samples], "cells/s")
-    path.unlink()
-
-
-def _cold(path: Path, panel: npt.NDArray[np.int64], setup: Setup, result: Result) -> None:
-    if not hasattr(os, "posix_fadvise"):
-        result.skipped["cold page cache"] = "the system cannot drop one file from it"
-        return
-    size = path.stat().st_size
-
-    def cold(function: Callable[[], Any]) -> Sample:
-        gc.collect()
-        left = drop(path)
-        if left > 0.01:
-            raise AssertionError(f"{left:.0%} of {path} stayed in the page cache")
-        start = time.perf_counter()
-        function()
-        return Sample(size, time.perf_counter() - start)
-
-    both = alternate(
-        lambda: cold(lambda: epoch(path, hvg_indices=panel)),
-        lambda: cold(lambda: _read(path)),
-        setup.n_pairs,
-    )
-    warm = statistics.median(
-        sample.rate
-        for sample in repeat(
-            lambda: Sample(size, epoch(path, hvg_indices=panel).seconds), setup.n_pairs
-        )
-    )
-    result.add("panel, cold, file bytes", [sample.rate for sample in both.ours], "B/s")
-    result.add("panel, warm, file bytes", warm, "B/s")
-    result.add("sequential read, cold", [sample.rate for sample in both.theirs], "B/s")
-    shares = [a.rate / min(b.rate, warm) for a, b in zip(both.ours, both.theirs, strict=True)]
-    limit = _limit(setup, BOUND_SHARE_MIN)
-    result.add("panel, cold / the lower of the two", shares, "x", limit)
-
-
-def _read(path: Path) -> None:
-    with path.open("rb", buffering=0) as file:
-        while file.read(READ_BYTES):
-            pass
-
-
-def drop(path: Path) -> float:
-    """Drop a file from the page cache; the share of its pages that stayed."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        with mmap.mmap(
-            file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
-        ) as view:
-            pages = -(-len(view) // mmap.PAGESIZE)
-            resident = (ctypes.c_ubyte * pages)()
-            start = ctypes.c_char.from_buffer(view)
-            libc = ctypes.CDLL(None, use_errno=True)
-            address = ctypes.c_void_p(ctypes.addressof(start))
-            failed = libc.mincore(address, ctypes.c_size_t(len(view)), resident)
-            del start
-            if failed:
-                raise OSError(ctypes.get_errno(), "mincore")
-    return float((np.frombuffer(bytes(resident), np.uint8) & 1).mean())

@@ -10,7 +10,7 @@ import pytest
 
 import realistic_counts
 import scx_core
-from bench import bench_tasks
+from bench import bench_growth, bench_tasks, cold
 
 
 @pytest.fixture(scope="module")
@@ -36,5 +36,15 @@ def test_filling_stands_for_whole_batches() -> None:
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system drops no single files")
 def test_a_dropped_file_is_the_same_and_out_of_the_cache(counts: Path) -> None:
     before = counts.read_bytes()
-    assert bench_tasks.drop(counts) < 0.01
+    assert cold.drop(counts) < 0.01
     assert counts.read_bytes() == before
+
+
+def test_cells_are_repeated_in_their_order(counts: Path, tmp_path: Path) -> None:
+    bench_growth.repeat_cells(counts, tmp_path / "more.scx", 3)
+    with scx_core.open(counts) as one, scx_core.open(tmp_path / "more.scx") as more:
+        assert more.n_obs == 3 * one.n_obs
+        expected = one.X[:].toarray()
+        np.testing.assert_array_equal(more.X[:].toarray(), np.tile(expected, (3, 1)))
+        types = one.obs["cell_type"].astype(str).tolist()
+        assert more.obs["cell_type"].astype(str).tolist() == 3 * types

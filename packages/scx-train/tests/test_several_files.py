@@ -265,7 +265,8 @@ def test_ranks_workers_and_resuming(save: Save) -> None:
             options = {"rank": rank, "world_size": 2, "shard": shard, "num_shards": 2}
             with TrainingDataset(paths, 8, **options) as dataset:
                 seen += [row for batch in dataset for row in batch["cell_indices"].tolist()]
-    assert sorted(seen) == list(range(73)) or len(set(seen)) == len(seen) >= 72
+    # four full batches for each rank, and a tail of nine cells that they divide
+    assert sorted(seen) == list(range(73))
     with TrainingDataset(paths, 8) as dataset:
         iterator = iter(dataset)
         next(iterator)
@@ -274,7 +275,7 @@ def test_ranks_workers_and_resuming(save: Save) -> None:
     with TrainingDataset(paths, 8) as again:
         again.load_state_dict(state)
         assert [batch["cell_indices"].tolist() for batch in again] == rest
-    with TrainingDataset(paths[::-1], 8) as other, pytest.raises(ValueError, match="cells"):
+    with TrainingDataset(paths[::-1], 8) as other, pytest.raises(ValueError, match="other files"):
         other.load_state_dict(state)
 
 
