@@ -78,10 +78,10 @@ def medians(
         What the values of a cell add up to once they are normalised, default 10,000.
     memory_budget
         Bytes, or a text such as "512MiB": what the counts may take, default 1 GiB. Less means more
-        passes over the files. Blocks of rows take some 200 MB beside it.
+        passes over the files. Blocks of rows take up to 300 MB beside it, where no value is 0.
     threads
-        How many threads decode; None for as many as the process may use. With 1 nothing is read
-        ahead either.
+        How many threads decode and count; None for as many as the process may use. With 1 nothing
+        is read ahead either.
     dask
         The address of a Dask scheduler, or a client: its workers count, and the result is the same
         to the last bit. They need the files at the same paths, and each of their threads takes as
