@@ -18,6 +18,7 @@ comptime {
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/columns.zig");
     _ = @import("abi/joined.zig");
+    _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");
     _ = @import("abi/value_counts.zig");
 }
@@ -44,6 +45,7 @@ test {
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/joined.zig");
+    _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");

@@ -3,6 +3,7 @@
 const std = @import("std");
 const options = @import("level_options");
 const bin_lookup = @import("../kernels/tokens/bin_lookup.zig");
+const chunk = @import("../deflate/chunk.zig");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
@@ -173,6 +174,16 @@ fn drawBins(
     bin_lookup.draw(stream, codes[0..n_codes], bounds, n_drawn, out);
 }
 
+fn encodeChunk(
+    encoding: *const chunk.Encoding,
+    values: [*]const u8,
+    n_bytes: usize,
+    scratch: *chunk.Scratch,
+    out: [*]u8,
+) callconv(.c) usize {
+    return chunk.encode(encoding.*, values[0..n_bytes], scratch, out[0..encoding.bound()]);
+}
+
 const table: table_format.Table = .{
     .name = levelName,
     .hashUpdate = hashUpdate,
@@ -191,6 +202,7 @@ const table: table_format.Table = .{
     .wholeCodes = wholeCodes,
     .lookUpBins = lookUpBins,
     .drawBins = drawBins,
+    .encodeChunk = encodeChunk,
 };
 
 comptime {
@@ -207,6 +219,13 @@ test {
     _ = @import("../codec/crc32c.zig");
     _ = @import("../codec/compress.zig");
     _ = @import("../kernels/emit.zig");
+    _ = @import("../deflate/bit_writer.zig");
+    _ = @import("../deflate/checksums.zig");
+    _ = @import("../deflate/chunk.zig");
+    _ = @import("../deflate/huffman.zig");
+    _ = @import("../deflate/planes.zig");
+    _ = @import("../deflate/symbols.zig");
+    _ = @import("../deflate/stream.zig");
     _ = @import("../kernels/log1p.zig");
     _ = @import("../kernels/panel.zig");
     _ = @import("../kernels/transform.zig");

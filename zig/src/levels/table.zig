@@ -8,6 +8,7 @@ const emit = @import("../kernels/emit.zig");
 const rank_values = @import("../kernels/tokens/rank_values.zig");
 const ranked_places = @import("../kernels/ranked_places.zig");
 const whole_codes = @import("../kernels/tokens/whole_codes.zig");
+const chunk = @import("../deflate/chunk.zig");
 
 /// What the values of a row become.
 pub const Target = enum(u32) {
@@ -144,4 +145,13 @@ pub const Table = extern struct {
         n_drawn: usize,
         out: [*]i32,
     ) callconv(.c) void,
+
+    /// A chunk as a container stores it, in `out` of `encoding.bound()` bytes: how many they are, 0 for none.
+    encodeChunk: *const fn (
+        encoding: *const chunk.Encoding,
+        values: [*]const u8,
+        n_bytes: usize,
+        scratch: *chunk.Scratch,
+        out: [*]u8,
+    ) callconv(.c) usize,
 };

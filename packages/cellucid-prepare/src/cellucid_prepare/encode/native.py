@@ -1,0 +1,62 @@
+"""Chunks encoded by the native library: zlib and gzip streams, and frames of c-blosc."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _native
+
+
+class Wrapping(enum.IntEnum):
+    """What is around a DEFLATE stream; the numbers of scx.h."""
+
+    ZLIB = 0
+    GZIP = 1
+    BLOSC = 2
+
+
+def encoded_chunks(
+    values: npt.NDArray[Any], chunk_elements: int, *, shuffle: bool, wrapping: Wrapping
+) -> list[bytes | None]:
+    """The chunks of a contiguous array, the last one filled up with zeros.
+
+    None for a chunk that needs a general encoder: one of values that are not shuffled, of which
+    too many are different.
+
+    Raises
+    ------
+    ValueError
+        The values have another width than 1, 2, 4 or 8 bytes.
+    """
+    flat = values.reshape(-1)
+    encoding = _native.new_struct(
+        "scx_chunk_encoding",
+        element_bytes=flat.itemsize,
+        is_shuffled=int(shuffle),
+        wrapping=int(wrapping),
+        chunk_elements=chunk_elements,
+    )
+    bound_out = _native.native().ffi.new("uint64_t *")
+    _native.call("scx_chunks_bound", encoding, bound_out)
+    bound = int(bound_out[0])
+    n_chunks = -(-len(flat) // chunk_elements)
+    out = np.empty(n_chunks * bound, np.uint8)
+    lengths = np.zeros(n_chunks, np.uint64)
+    _native.call(
+        "scx_chunks_encode",
+        encoding,
+        _native.input_array(flat, flat.dtype, "values"),
+        len(flat),
+        _native.output_array(out, np.uint8, "out"),
+        len(out),
+        _native.output_array(lengths, np.uint64, "lengths"),
+        n_chunks,
+    )
+    return [
+        out[number * bound : number * bound + int(length)].tobytes() if length else None
+        for number, length in enumerate(lengths)
+    ]

@@ -1,0 +1,141 @@
+//! The DEFLATE stream of a chunk: whole numbers in byte planes, or values of which there are few different ones.
+
+const std = @import("std");
+const assert = std.debug.assert;
+const bits = @import("../codec/bits.zig");
+const block = @import("block.zig");
+const matches = @import("matches.zig");
+const planes = @import("planes.zig");
+const rfc = @import("symbols.zig");
+const bit_writer = @import("bit_writer.zig");
+const BitWriter = bit_writer.BitWriter;
+const Token = matches.Token;
+
+/// What encoding needs; allocated once for many chunks.
+pub const Scratch = struct {
+    tables: matches.Tables,
+    tokens: [matches.segment_max + 1]Token,
+    palette: block.Palette,
+    slots: [slot_count]Slot,
+};
+
+/// Bytes that the stream of a chunk may take at most, with what is written past its end: every block is stored.
+pub fn boundOf(n_bytes: usize, element_bytes: usize) usize {
+    const n_blocks = element_bytes * (n_bytes / element_bytes / matches.segment_max + 1) + n_bytes / matches.segment_max;
+    return n_bytes + 8 * (n_blocks + 1) + bit_writer.over_write_bytes;
+}
+
+const plane_costs: matches.Costs = .{ .literal = 32, .length = 10, .long_length = 16, .distance = 8, .near_distance = 20, .nice = 64 };
+
+/// Byte planes of `n_elements` each, with `matches.over_read_bytes` more readable behind them.
+pub fn writePlanes(bytes: []const u8, n_elements: usize, writer: *BitWriter, scratch: *Scratch) void {
+    if (bytes.len == 0) return writeSegment(1, bytes, runs(bytes, scratch), true, writer, scratch);
+    var at: usize = 0;
+    while (at < bytes.len) {
+        var stop = at + n_elements;
+        const n_changes = planes.changes(bytes[at..stop]);
+        // planes that go on with one and the same byte need one block
+        while (n_changes == 0 and stop < bytes.len and planes.changes(bytes[stop - 1 .. stop + n_elements]) == 0) {
+            stop += n_elements;
+        }
+        writePlane(bytes[at..stop], n_changes, stop == bytes.len, writer, scratch);
+        at = stop;
+    }
+}
+
+fn writePlane(plane: []const u8, n_changes: usize, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
+    const step = if (n_changes == 0) plane.len else matches.segment_max;
+    var at: usize = 0;
+    while (at < plane.len) : (at += step) {
+        const segment = plane[at..@min(at + step, plane.len)];
+        const tokens = if (n_changes < plane.len / 4)
+            runs(segment, scratch)
+        else
+            matches.Finder(1).parse(segment, &scratch.palette, &plane_costs, &scratch.tables, &scratch.tokens);
+        writeSegment(1, segment, tokens, is_last and at + step >= plane.len, writer, scratch);
+    }
+}
+
+fn writeSegment(comptime scale: u8, symbols: []const u8, tokens: []const Token, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
+    const content: block.Content(scale) = .{ .symbols = symbols, .tokens = tokens, .palette = &scratch.palette };
+    content.write(is_last, writer);
+}
+
+/// Repeats of the byte before.
+fn runs(bytes: []const u8, scratch: *Scratch) []Token {
+    var n: usize = 0;
+    var literals: u16 = 0;
+    var at: usize = 0;
+    while (at < bytes.len) {
+        literals += 1;
+        var left = runLength(bytes[at..]) - 1;
+        at += 1 + left;
+        while (left >= rfc.length_min) {
+            var length: usize = @min(left, rfc.length_max);
+            if (left > length and left - length < rfc.length_min) length = left - rfc.length_min;
+            scratch.tokens[n] = .{ .literals = literals, .length = @intCast(length), .distance = 1, .covered = 0 };
+            n += 1;
+            literals = 0;
+            left -= length;
+        }
+        literals += @intCast(left);
+    }
+    scratch.tokens[n] = .{ .literals = literals, .length = 0, .distance = 0, .covered = 0 };
+    return scratch.tokens[0 .. n + 1];
+}
+
+fn runLength(bytes: []const u8) usize {
+    const first = bytes[0];
+    var length: usize = 1;
+    const lanes = 16;
+    const same: @Vector(lanes, u8) = @splat(first);
+    while (length + lanes <= bytes.len) : (length += lanes) {
+        const here: @Vector(lanes, u8) = bytes[length..][0..lanes].*;
+        const equal: u16 = @bitCast(here == same);
+        if (equal != 0xffff) return length + @ctz(~equal);
+    }
+    while (length < bytes.len and bytes[length] == first) length += 1;
+    return length;
+}
+
+const value_costs: matches.Costs = .{ .literal = 64, .length = 14, .long_length = 28, .distance = 12, .near_distance = 14, .nice = 32 };
+
+/// Values of `scale` bytes, `symbols` of as many bytes as they and `matches.over_read_bytes` more; false where more than 256 of them are different, and nothing is written.
+pub fn writeValues(comptime scale: u8, values: []const u8, symbols: []u8, writer: *BitWriter, scratch: *Scratch) bool {
+    const n = values.len / scale;
+    // what the search reads behind them must not depend on what was there
+    @memset(symbols[n..][0..matches.over_read_bytes], 0);
+    if (!asSymbols(scale, values, symbols[0..n], scratch)) return false;
+    var at: usize = 0;
+    while (at < n) : (at += matches.segment_max) {
+        const segment = symbols[at..@min(at + matches.segment_max, n)];
+        const tokens = matches.Finder(scale).parse(segment, &scratch.palette, &value_costs, &scratch.tables, &scratch.tokens);
+        writeSegment(scale, segment, tokens, at + matches.segment_max >= n, writer, scratch);
+    }
+    return true;
+}
+
+const slot_bits = 10;
+const slot_count = 1 << slot_bits;
+const Slot = struct { value: u64, symbol: u16 };
+const no_symbol = std.math.maxInt(u16);
+
+/// The place of each value among the different ones, by where each comes first.
+fn asSymbols(comptime scale: u8, values: []const u8, symbols: []u8, scratch: *Scratch) bool {
+    const Word = @Int(.unsigned, 8 * @as(u16, scale));
+    for (&scratch.slots) |*slot| slot.symbol = no_symbol;
+    var n_values: u16 = 0;
+    for (symbols, 0..) |*symbol, at| {
+        const value: u64 = bits.load(Word, values.ptr + at * scale);
+        var slot: usize = @intCast((value *% 0x9e37_79b9_7f4a_7c15) >> (64 - slot_bits));
+        while (scratch.slots[slot].symbol != no_symbol and scratch.slots[slot].value != value) slot = (slot + 1) % slot_count;
+        if (scratch.slots[slot].symbol == no_symbol) {
+            if (n_values == 256) return false;
+            scratch.slots[slot] = .{ .value = value, .symbol = n_values };
+            std.mem.writeInt(u64, &scratch.palette[n_values], value, .little);
+            n_values += 1;
+        }
+        symbol.* = @intCast(scratch.slots[slot].symbol);
+    }
+    return true;
+}
