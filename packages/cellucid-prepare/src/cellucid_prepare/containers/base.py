@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cellucid_prepare.encode.codecs import padded
+from cellucid_prepare.encode.codecs import chunk_streams, padded
+from cellucid_prepare.encode.native import Wrapping
 from cellucid_prepare.encode.pool import Encoder
 from cellucid_prepare.layout.nodes import (
     ArraySpec,
@@ -44,8 +46,8 @@ class Container(Protocol):
         """Make an array of strings without its values."""
         ...
 
-    def encode(self, spec: ArraySpec, values: npt.NDArray[Any]) -> bytes:
-        """A whole chunk as it is stored; called from several threads."""
+    def wrapping(self, spec: ArraySpec) -> Wrapping:
+        """What is around the DEFLATE streams of an array's chunks."""
         ...
 
     def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
@@ -115,10 +117,21 @@ def _write_numbers(path: str, node: Numbers, container: Container, encode: Encod
 
     def stored(item: tuple[Grid, npt.NDArray[Any]]) -> tuple[Grid, bytes]:
         grid, values = item
-        return grid, container.encode(spec, padded(values, spec.chunks))
+        (chunk,) = stored_chunks(spec, values, container)
+        return grid, chunk
 
     for grid, chunk in encode(stored, grid_chunks(node.values, spec.chunks)):
         container.put_chunk(path, grid, chunk)
+
+
+def stored_chunks(spec: ArraySpec, values: npt.NDArray[Any], container: Container) -> list[bytes]:
+    """One chunk of an array, or consecutive ones of a vector; called from several threads."""
+    return chunk_streams(
+        values if values.ndim == 1 else padded(values, spec.chunks),
+        math.prod(spec.chunks),
+        shuffle=spec.shuffled,
+        wrapping=container.wrapping(spec),
+    )
 
 
 def grid_chunks(
@@ -152,11 +165,12 @@ def _write_bundle(
             container.end_array(path)
         return
 
-    def stored(arrays: tuple[npt.NDArray[Any], ...]) -> list[bytes]:
-        return [
-            container.encode(spec, padded(values, spec.chunks))
+    def stored(arrays: tuple[npt.NDArray[Any], ...]) -> list[tuple[bytes, ...]]:
+        by_array = [
+            stored_chunks(spec, values, container)
             for spec, values in zip(specs, arrays, strict=True)
         ]
+        return list(zip(*by_array, strict=True))
 
     with ExitStack() as stack:
         waiting = [
@@ -164,7 +178,8 @@ def _write_bundle(
             for _ in specs[1:]
         ]
         grids = chunk_grids(specs[0])
-        for grid, chunks in zip(grids, encode(stored, leaf.bundle.produce()), strict=True):
+        runs = encode(stored, leaf.bundle.produce())
+        for grid, chunks in zip(grids, itertools.chain.from_iterable(runs), strict=True):
             container.put_chunk(leaf.paths[0], grid, chunks[0])
             for others, chunk in zip(waiting, chunks[1:], strict=True):
                 others.append(chunk)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cellucid_prepare.containers.base import Grid, is_whole
-from cellucid_prepare.encode.codecs import LEVEL, little_endian, zlib_chunk
+from cellucid_prepare.encode.codecs import LEVEL, little_endian
+from cellucid_prepare.encode.native import Wrapping
 from cellucid_prepare.layout.nodes import ArraySpec, Attributes, Group, Text
 
 META_BLOCK_BYTES = 256 << 10
@@ -93,14 +94,14 @@ class Hdf5Container:
         )
         _set_attributes(dataset, text.attributes)
 
-    def encode(self, spec: ArraySpec, values: npt.NDArray[Any]) -> bytes:
+    def wrapping(self, spec: ArraySpec) -> Wrapping:
         """See `Container`."""
-        return zlib_chunk(values, shuffle=spec.shuffled)
+        return Wrapping.ZLIB
 
     def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
         """See `Container`."""
         dataset = self._dataset(path)
-        start = tuple(at * step for at, step in zip(grid, dataset.chunks, strict=True))
+        start = tuple(at * step for at, step in zip(grid, self._open_chunks, strict=True))
         dataset.id.write_direct_chunk(start, stored)
 
     def put_whole(self, path: str, values: npt.NDArray[Any]) -> None:
@@ -121,10 +122,12 @@ class Hdf5Container:
         self._open = None
 
     _open: tuple[str, Any] | None = None
+    _open_chunks: tuple[int, ...] = ()
 
     def _dataset(self, path: str) -> Any:
         if self._open is None or self._open[0] != path:
             self._open = path, self._file[path]
+            self._open_chunks = self._open[1].chunks
         return self._open[1]
 
 

@@ -12,20 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import deflate
-import numpy as np
 import numpy.typing as npt
 
 from cellucid_prepare.containers import zarr_documents as documents
 from cellucid_prepare.containers.base import Grid
-from cellucid_prepare.encode.codecs import (
-    LEVEL,
-    blosc_chunk,
-    gzip_bytes,
-    gzip_chunk,
-    text_chunk,
-    zlib_chunk,
-)
+from cellucid_prepare.encode.codecs import chunk_streams, gzip_bytes, text_chunk, zlib_bytes
+from cellucid_prepare.encode.native import Wrapping
 from cellucid_prepare.layout.nodes import ArraySpec, Group, Text
 
 # the earliest that a zip can hold: the same input gives the same archive at any time
@@ -110,11 +102,11 @@ class ZarrContainer:
         self._documents[_member(path, ".zarray")] = documents.v2_text(text)
         self._documents[_member(path, ".zattrs")] = dict(text.attributes)
 
-    def encode(self, spec: ArraySpec, values: npt.NDArray[Any]) -> bytes:
+    def wrapping(self, spec: ArraySpec) -> Wrapping:
         """See `Container`."""
         if not self._is_v3:
-            return zlib_chunk(values, shuffle=spec.shuffled)
-        return blosc_chunk(values) if spec.shuffled else gzip_chunk(values)
+            return Wrapping.ZLIB
+        return Wrapping.BLOSC if spec.shuffled else Wrapping.GZIP
 
     def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
         """See `Container`."""
@@ -124,7 +116,10 @@ class ZarrContainer:
         """See `Container`."""
         if values.shape == ():
             spec = ArraySpec((), values.dtype, (), {}, shuffled=values.dtype.itemsize > 1)
-            self.put_chunk(path, (), self.encode(spec, np.atleast_1d(values)))
+            (stored,) = chunk_streams(
+                values, 1, shuffle=spec.shuffled, wrapping=self.wrapping(spec)
+            )
+            self.put_chunk(path, (), stored)
 
     def put_text(self, path: str, text: Text) -> None:
         """See `Container`."""
@@ -162,7 +157,7 @@ class ZarrContainer:
         return ".".join(map(str, grid)) or "0"
 
     def _packed(self, plain: bytes) -> bytes:
-        return gzip_bytes(plain) if self._is_v3 else bytes(deflate.zlib_compress(plain, LEVEL))
+        return gzip_bytes(plain) if self._is_v3 else zlib_bytes(plain)
 
 
 def _member(path: str, name: str) -> str:

@@ -1,6 +1,7 @@
-"""The codecs of the output: byte shuffle, DEFLATE in its three wrappers, and text.
+"""The codecs of the output: DEFLATE in its three wrappers, and text.
 
-DEFLATE streams come from libdeflate. Every reader of zlib and gzip streams takes them.
+Numbers are encoded by the native library, which looks for repeats in byte planes and between whole
+values; text and values that are nearly all different by libdeflate.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import deflate
 import numpy as np
 import numpy.typing as npt
+
+from cellucid_prepare.encode.native import Wrapping, encoded_chunks
 
 LEVEL = 6
 
@@ -25,51 +28,40 @@ def padded(values: npt.NDArray[Any], chunks: tuple[int, ...]) -> npt.NDArray[Any
     return whole
 
 
-def shuffled(values: npt.NDArray[Any]) -> bytes:
-    """The first bytes of all values, then the second ones, and so on."""
-    return raw_bytes(values).reshape(-1, values.dtype.itemsize).T.tobytes()
-
-
-def raw_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of a contiguous array."""
-    return np.frombuffer(little_endian(values).data, np.uint8)
-
-
 def little_endian(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The values in the byte order of all containers."""
     return np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
 
 
-def zlib_chunk(values: npt.NDArray[Any], *, shuffle: bool) -> bytes:
-    """A chunk of HDF5 or Zarr 2."""
-    plain = shuffled(values) if shuffle else raw_bytes(values)
+def chunk_streams(
+    values: npt.NDArray[Any], chunk_elements: int, *, shuffle: bool, wrapping: Wrapping
+) -> list[bytes]:
+    """The stored form of consecutive chunks of numbers, the last one filled up with zeros."""
+    flat = little_endian(values).reshape(-1)
+    streams = encoded_chunks(flat, chunk_elements, shuffle=shuffle, wrapping=wrapping)
+    return [
+        _general(flat[number * chunk_elements :][:chunk_elements], chunk_elements, wrapping)
+        if stream is None
+        else stream
+        for number, stream in enumerate(streams)
+    ]
+
+
+def _general(values: npt.NDArray[Any], chunk_elements: int, wrapping: Wrapping) -> bytes:
+    """A chunk of many different values as they are."""
+    plain = padded(values, (chunk_elements,)).view(np.uint8)
+    compress = zlib_bytes if wrapping is Wrapping.ZLIB else gzip_bytes
+    return compress(plain)
+
+
+def zlib_bytes(plain: Any) -> bytes:
+    """A zlib stream of anything."""
     return bytes(deflate.zlib_compress(plain, LEVEL))
-
-
-def gzip_chunk(values: npt.NDArray[Any]) -> bytes:
-    """A chunk of Zarr 3 whose values are not shuffled."""
-    return gzip_bytes(raw_bytes(values))
 
 
 def gzip_bytes(plain: Any) -> bytes:
     """A gzip stream without name and time."""
     return bytes(deflate.gzip_compress(plain, LEVEL))
-
-
-def blosc_chunk(values: npt.NDArray[Any]) -> bytes:
-    """A chunk of Zarr 3 whose values are shuffled: a frame of c-blosc with zlib."""
-    from numcodecs import blosc
-
-    return bytes(
-        blosc.compress(
-            raw_bytes(values).tobytes(),
-            b"zlib",
-            clevel=LEVEL,
-            shuffle=blosc.SHUFFLE,
-            blocksize=0,
-            typesize=values.dtype.itemsize,
-        )
-    )
 
 
 def text_chunk(values: Sequence[str], chunk: int) -> bytes:

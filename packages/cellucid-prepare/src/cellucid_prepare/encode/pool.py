@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 THREADS_MAX = 64
 # chunks under way for each thread: enough that none waits, few enough to need no memory
-AHEAD = 4
+AHEAD = 2
 
 
 class Encoder(Protocol):

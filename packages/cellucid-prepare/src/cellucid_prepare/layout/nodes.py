@@ -14,7 +14,8 @@ Attributes: TypeAlias = Mapping[str, Any]
 """Text, bool, whole numbers, or lists of these."""
 
 Chunks: TypeAlias = Iterator[tuple[npt.NDArray[Any], ...]]
-"""For each chunk the values of every array of a bundle; the last chunk may be short."""
+"""The values of every array of a bundle, chunk by chunk; the last one may be short. Of vectors
+several chunks come at a time."""
 
 
 class Turn(enum.IntEnum):

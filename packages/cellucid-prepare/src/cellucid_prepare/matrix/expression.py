@@ -21,6 +21,8 @@ from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
 BLOCK_BYTES = 32 << 20
 # the values of the genes that are put in order at a time
 RANGE_BYTES = 384 << 20
+# chunks that are encoded together, so that a call is worth its while
+RUN_CHUNKS = 8
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ class Judged:
         return indptr
 
     def sliced(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-        """Values and cells, gene after gene, cut into chunks of the layout."""
-        size = SLICED_CHUNK_ELEMENTS
-        # what of the ranges so far does not fill a chunk
+        """Values and cells, gene after gene, in runs of whole chunks of the layout."""
+        size = RUN_CHUNKS * SLICED_CHUNK_ELEMENTS
+        # what of the ranges so far does not fill a run
         rest = np.empty(0, self.dtype), np.empty(0, np.int32)
         for values, rows in self._ranges(threads):
             start = min(len(values), (size - len(rest[0])) % size)
