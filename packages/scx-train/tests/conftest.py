@@ -199,11 +199,11 @@ def multimodal(tmp_path: Path) -> tuple[Any, Path]:
 
 @pytest.fixture(scope="session")
 def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of about 60 MB, stored as it is."""
+    """A file of 200 MB, stored as it is."""
     import scx_core
 
     rng = np.random.default_rng(0)
-    n_obs, n_vars, per_row = 6000, 20_000, 2000
+    n_obs, n_vars, per_row = 16_672, 20_000, 2000
     indices = np.argsort(rng.random((16, n_vars)), axis=1)[:, :per_row].astype(np.int32)
     indices.sort(axis=1)
     matrix = sp.csr_matrix(
