@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from _dev import browser
-from _dev.environment import SetupError
 from checkout import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
@@ -89,15 +88,20 @@ def test_ci_installs_everything_and_once(
 
 
 @pytest.mark.parametrize("program", ["apt-get", "npm"])
-def test_what_cannot_be_installed_fails_in_ci(
-    program: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_installed_is_told_and_stops_nothing(
+    program: str,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("CI", "true")
     machine.add("apt-get", APT_GET)
     machine.add("npm", NPM)
     machine.add(program, FAILING)
-    with pytest.raises(SetupError, match="failed with status 3:\nthe registry says no"):
-        browser.ensure_browser()
+    browser.ensure_browser()
+    said = capsys.readouterr().out
+    assert "will be skipped: installing" in said
+    assert "failed with status 3:\nthe registry says no" in said
 
 
 def test_a_persons_system_stays_as_it_is(
@@ -125,16 +129,6 @@ def test_whoever_is_not_root_in_ci_is_told(
     lines = capsys.readouterr().out.splitlines()
     assert "chromium and chromedriver not found" in lines[0]
     assert "npm not found" in lines[1]
-
-
-def test_a_registry_that_fails_stops_no_person(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine.add("npm", FAILING)
-    machine.add("chromium")
-    machine.add("chromedriver")
-    browser.ensure_browser()
-    assert "will be skipped: installing the JavaScript libraries failed" in capsys.readouterr().out
 
 
 def test_the_lock_file_names_no_place_and_every_hash() -> None:
