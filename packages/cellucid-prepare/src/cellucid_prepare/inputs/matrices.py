@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from cellucid_prepare._faults import Faults
+from cellucid_prepare.matrix.by_gene import ByGene, CscSource, pieces_in_memory
 from scx_core.sources._memory_matrix import DenseSource
 from scx_core.sources.anndata_memory import matrix_source
 from scx_core.sources.base import MatrixSource
-from scx_core.sources.h5_matrices import ReadingMeans
+from scx_core.sources.h5_matrices import CscOnDisk, ReadingMeans
 from scx_core.sources.h5_matrices import matrix_source as source_on_disk
 
 # what a matrix stored by genes may take while it is turned; more of it waits in temporary files
@@ -42,24 +43,33 @@ def _source(matrix: Any, where: str) -> MatrixSource:
     import scipy.sparse as sp
 
     if hasattr(matrix, "row_blocks"):
-        source: MatrixSource = matrix
-        return source
+        return _by_gene(matrix)
     top = type(matrix).__module__.partition(".")[0]
     if top == "anndata" and hasattr(matrix, "group"):
         matrix = matrix.group  # a sparse matrix on disk: read here, not loaded whole
     if isinstance(matrix, h5py.Group | h5py.Dataset):
-        return source_on_disk(matrix, reading_means())
+        return _by_gene(source_on_disk(matrix, reading_means()))
     if type(matrix).__module__.partition(".")[0] == "zarr":
         from cellucid_prepare.inputs.zarr_matrices import zarr_source
 
-        return zarr_source(matrix, reading_means())
+        return _by_gene(zarr_source(matrix, reading_means()))
     if top == "dask":
         from cellucid_prepare.inputs.selected import dask_source
 
-        return dask_source(matrix, where, reading_means())
+        return _by_gene(dask_source(matrix, where, reading_means()))
+    if isinstance(matrix, sp.csc_matrix | sp.csc_array):
+        return ByGene(CscSource(matrix), pieces_in_memory(matrix))
     if sp.issparse(matrix) or top == "anndata":
         return matrix_source(matrix, where)
     return DenseSource(_array(matrix))
+
+
+def _by_gene(source: MatrixSource) -> MatrixSource:
+    """`source`, as one that gives genes where it is held by gene."""
+    if isinstance(source, CscOnDisk):
+        return ByGene(source, source.arrays.pieces)
+    genes = getattr(source, "gene_pieces", None)
+    return source if genes is None else ByGene(source, genes)
 
 
 def _array(matrix: Any) -> Any:

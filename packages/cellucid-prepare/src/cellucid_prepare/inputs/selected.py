@@ -132,9 +132,12 @@ class DaskByColumns:
         """See `MatrixSource`."""
         turning = Transposition(*self.shape, self.dtype, self.means.memory_bytes, self.means.folder)
         # how many values there are is not known before all are computed: temporary files it is
-        return turning.blocks(self._pieces(), turning.values_at_most + 1, block_bytes)
+        return turning.blocks(
+            self.gene_pieces(block_bytes), turning.values_at_most + 1, block_bytes
+        )
 
-    def _pieces(self) -> Iterator[CompressedPiece]:
+    def gene_pieces(self, piece_bytes: int) -> Iterator[CompressedPiece]:
+        """Whole genes, by the chunks of the array whatever their size."""
         import scipy.sparse as sp
 
         start = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,13 @@ class CompressedInZarr:
         turning = Transposition(*self.shape, self.dtype, self.means.memory_bytes, self.means.folder)
         pieces = self._pieces(turning.piece_bytes, split_majors=True)
         yield from turning.blocks(pieces, int(self._pointers()[-1]), block_bytes)
+
+    @property
+    def gene_pieces(self) -> Callable[[int], Iterator[CompressedPiece]] | None:
+        """What gives whole genes, where they are stored so."""
+        if self.form != "csc_matrix":
+            return None
+        return partial(self._pieces, split_majors=False)
 
     def _pieces(self, piece_bytes: int, *, split_majors: bool) -> Iterator[CompressedPiece]:
         indptr = self._pointers()

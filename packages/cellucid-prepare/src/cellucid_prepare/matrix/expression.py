@@ -1,7 +1,8 @@
 """The expression matrix: where it comes from, what it holds, and its values by gene.
 
 A matrix is read twice or more, in blocks of cells: once to count what each gene has and to judge
-the values, and once for each range of genes whose values fit into memory together.
+the values, and once for each range of genes whose values fit into memory together. One that is
+held by gene is read twice, in blocks of genes, and needs no ranges.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellucid_prepare.layout.chunks import SLICED_CHUNK_ELEMENTS, gene_strip_chunk
+from cellucid_prepare.matrix.by_gene import gene_blocks, gives_genes, without_zeros
 from cellucid_prepare.matrix.native import Scan, plain_values, scan_columns, scatter_columns
 from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
 
@@ -118,9 +120,24 @@ class Judged:
         if len(rest[0]):
             yield rest
 
+    def _genes(self) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]:
+        """Values and cells of genes that come in their order."""
+        n_cells = self.expression.n_cells
+        for place, block in gene_blocks(
+            self.expression.source, self.expression.places, BLOCK_BYTES
+        ):
+            ordered = block if self.is_canonical else canonical(block, n_cells)
+            counts, whole = without_zeros(ordered)
+            if not np.array_equal(counts, self.counts[place : place + len(counts)]):
+                raise RuntimeError("the matrix has changed while it was written")
+            yield whole.values.astype(self.dtype), whole.indices.astype(np.int32)
+
     def _ranges(self, threads: int) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]:
         """Values and cells of consecutive ranges of genes, each small enough for memory."""
         source = self.expression
+        if gives_genes(source.source, source.places):
+            yield from self._genes()
+            return
         indptr = self.indptr
         per_range = max(1, source.range_bytes // (4 + self.dtype.itemsize))
         start = 0
@@ -198,6 +215,8 @@ def judged(expression: Expression) -> Judged:
         for rows in expression.dense_blocks():
             _scan_dense(rows, expression, counts, scan)
         return Judged(expression, scan, counts, is_canonical=True)
+    if gives_genes(expression.source, expression.places):
+        return _judged_by_gene(expression)
     is_canonical = True
     for _, sparse in expression.blocks():
         seen, counted = replace(scan), counts.copy()
@@ -207,6 +226,23 @@ def judged(expression: Expression) -> Judged:
             seen, counted = replace(scan), counts.copy()
             scan_columns(canonical(sparse, n_cols), n_cols, expression.places, counted, seen)
         scan, counts = seen, counted
+    return Judged(expression, scan, counts, is_canonical)
+
+
+def _judged_by_gene(expression: Expression) -> Judged:
+    n_cells = expression.n_cells
+    scan, is_canonical = Scan(), True
+    counts = np.zeros(expression.n_genes, np.int64)
+    by_cell = np.zeros(n_cells, np.int64)
+    for place, block in gene_blocks(expression.source, expression.places, BLOCK_BYTES):
+        seen, ordered = replace(scan), block
+        scan_columns(block, n_cells, None, by_cell, seen)
+        if seen.unordered_rows:
+            is_canonical = False
+            seen, ordered = replace(scan), canonical(block, n_cells)
+            scan_columns(ordered, n_cells, None, by_cell, seen)
+        scan = seen
+        counts[place : place + block.n_rows], _ = without_zeros(ordered)
     return Judged(expression, scan, counts, is_canonical)
 
 
