@@ -81,3 +81,16 @@ def test_an_existing_file_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["medians", path, "-o", str(out)]) == 1
     assert "pass --overwrite to replace it" in capsys.readouterr().err
     assert out.read_bytes() == b"mine"
+
+
+def test_an_input_is_never_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = corpus(tmp_path)
+    before = Path(path).read_bytes()
+    assert main(["medians", path, "-o", path, "--overwrite"]) == 1
+    assert "end it in .parquet" in capsys.readouterr().err
+    assert Path(path).read_bytes() == before
+    # of whatever name an input is
+    renamed = Path(path).rename(tmp_path / "cells.parquet")
+    assert main(["medians", str(renamed), "-o", str(renamed), "--overwrite"]) == 1
+    assert "cells.parquet is one of the inputs" in capsys.readouterr().err
+    assert renamed.read_bytes() == before

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from job_samples import as_json
+from job_samples import as_json, cells, medians_of, tokens_of, written
 
+import scx_tokenize
 from scx_tokenize.jobs._gene_files import read_list, read_table
 
 VALUES = ("median",)
@@ -133,3 +134,27 @@ def test_lists_of_genes(tmp_path: Path) -> None:
     for wrong in ([1], [], as_json({"A": 1}, tmp_path / "b.json")):
         with pytest.raises(ValueError, match="genes"):
             read_list(wrong, "genes")  # type: ignore[arg-type]
+
+
+def test_tables_in_each_others_place_are_refused(tmp_path: Path) -> None:
+    path = written(cells(10), tmp_path / "a.scx")
+    given = {"token_dictionary": tokens_of(), "gene_medians": medians_of()}
+    for options, message in (
+        ({"gene_medians": tokens_of()}, "gene_medians has the special token '<pad>'"),
+        (
+            {"gene_synonyms": medians_of()},
+            "gene_synonyms: '.*' has .*ids to take in place are text",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            scx_tokenize.run("rank", path, tmp_path / "out", **given | options)
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_total_that_nothing_is_scaled_to_is_refused(tmp_path: Path) -> None:
+    path = written(cells(10), tmp_path / "a.scx")
+    with pytest.raises(
+        ValueError, match=r"target_sum=5\.0 does not apply to transform='log1p_raw'"
+    ):
+        scx_tokenize.run("bin", path, tmp_path / "out", target_sum=5.0, transform="log1p_raw")
+    scx_tokenize.run("bin", path, tmp_path / "out", target_sum=5.0, transform="normalize_log1p")

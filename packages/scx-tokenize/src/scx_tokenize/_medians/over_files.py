@@ -128,6 +128,8 @@ def medians(
     arguments.threads(threads, who=WHO)
     memory_bytes = parse_bytes(memory_budget, "memory_budget")
     paths = input_paths(inputs)
+    if target is not None and _is_one_of(paths, target):
+        raise ValueError(f"{target} is one of the inputs: medians do not replace them")
     selection = Selection(source, modality, obs_filter, gene_key)
     files, genes = look_at(paths, selection, min_known_genes=min_known_genes)
     if not any(each.n_cells for each in files):
@@ -151,3 +153,7 @@ def medians(
     if target is not None:
         write_table(result.to_arrow(), target)
     return result
+
+
+def _is_one_of(paths: Sequence[str], target: Path) -> bool:
+    return target.exists() and any(os.path.samefile(path, target) for path in paths)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+SUFFIX = ".parquet"
+
+
 def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """The path to write to, once nothing speaks against it.
 
@@ -20,6 +23,8 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
         It exists and is not to be replaced, or is a folder.
     FileNotFoundError
         Its folder does not exist.
+    ValueError
+        Its name is not that of a Parquet file.
     """
     path = Path(out)
     if path.is_dir():
@@ -28,6 +33,10 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
+    if path.suffix.lower() != SUFFIX:
+        raise ValueError(
+            f"{path} would be a Parquet file, which is read as such by its name: end it in {SUFFIX}"
+        )
     return path
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._obs_query import evaluated
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -16,7 +18,7 @@ CELL_NAME = "cell_name"
 
 
 def kept_positions(obs: pd.DataFrame, query: str | None, *, path: str) -> npt.NDArray[np.int64]:
-    """The places of the cells for which `query`, an expression of `DataFrame.query`, is true.
+    """The places of the cells for which `query`, an expression as `evaluated` takes it, is true.
 
     Raises
     ------
@@ -26,12 +28,9 @@ def kept_positions(obs: pd.DataFrame, query: str | None, *, path: str) -> npt.ND
     """
     if query is None:
         return np.arange(len(obs), dtype=np.int64)
-    if "@" in query:
-        raise ValueError(f"obs_filter={query!r} must not refer to variables with @")
     try:
-        # numexpr, which pandas would take where it is installed, knows other types
-        chosen: Any = obs.eval(query, engine="python", local_dict={}, global_dict={})
-    except Exception as error:  # any kind, as the expression may call anything
+        chosen: Any = evaluated(query, obs)
+    except Exception as error:  # any kind: what pandas makes of columns and texts differs
         columns = ", ".join(map(str, obs.columns)) or "none"
         reason = str(error) or type(error).__name__
         raise ValueError(

@@ -64,6 +64,7 @@ def plan_job(
     tokens = _table(token_dictionary, "token_dictionary", TOKEN_VALUES, allow_pickle=allow_pickle)
     medians = _table(gene_medians, "gene_medians", MEDIAN_VALUES, allow_pickle=allow_pickle)
     synonyms = _table(gene_synonyms, "gene_synonyms", SYNONYM_VALUES, allow_pickle=allow_pickle)
+    _check_synonyms(synonyms)
     reading = InputOptions(
         source=source,
         modality=modality,
@@ -124,6 +125,14 @@ def _table(
     if given is None:
         return None
     return read_table(given, argument, values=values, allow_pickle=allow_pickle)
+
+
+def _check_synonyms(synonyms: Mapping[str, Any] | None) -> None:
+    for name, other in (synonyms or {}).items():
+        if not isinstance(other, str):
+            raise ValueError(
+                f"gene_synonyms: {name!r} has {other!r}; ids to take in place are text"
+            )
 
 
 def _vocabulary(

@@ -179,7 +179,7 @@ def method_of(
     special = [chosen.special if chosen else (), (framing.cls, framing.eos, framing.pad)]
     return Method(
         kernel=name,
-        options=_options(name, values, framing),
+        options=_options(name, values, given, framing),
         framing=framing,
         special=tuple(dict.fromkeys(one for group in special for one in group if one is not None)),
         append_special=chosen is not None and chosen.append_special,
@@ -205,7 +205,9 @@ def _preset(kernel: KernelName, name: str | None) -> Preset | None:
     return preset
 
 
-def _options(kernel: KernelName, values: Mapping[str, Any], framing: Framing) -> Options:
+def _options(
+    kernel: KernelName, values: Mapping[str, Any], given: Mapping[str, Any], framing: Framing
+) -> Options:
     who = kernel
     if kernel == "sample":
         return SampleOptions(
@@ -220,6 +222,11 @@ def _options(kernel: KernelName, values: Mapping[str, Any], framing: Framing) ->
     target_sum = arguments.positive(values["target_sum"], "target_sum", who=who)
     if kernel == "rank":
         return RankOptions(l_max, target_sum)
+    if given.get("target_sum") is not None and values["transform"] != "normalize_log1p":
+        raise ValueError(
+            f"target_sum={values['target_sum']!r} does not apply to "
+            f"transform={values['transform']!r}: only 'normalize_log1p' scales values"
+        )
     if not isinstance(values["include_zero_genes"], bool):
         raise TypeError(f"include_zero_genes={values['include_zero_genes']!r} must be a boolean")
     n_bins = arguments.whole_number(

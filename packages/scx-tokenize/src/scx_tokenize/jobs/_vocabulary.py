@@ -108,6 +108,7 @@ def make_vocabulary(
         specials[name], free = free, free + 1
     genes = [name for name in numbers if name not in specials]
     if statistics is not None:
+        _refuse_special(statistics)
         known = _plain(statistics, "gene_medians")
         genes = [name for name in genes if without_version(name) in known]
         if not genes:
@@ -131,6 +132,16 @@ def make_vocabulary(
 def is_special(name: str) -> bool:
     """Whether a token is no gene's."""
     return name.startswith("<") and name.endswith(">")
+
+
+def _refuse_special(statistics: Table) -> None:
+    """Medians with special tokens are a token dictionary, whose numbers would pass for medians."""
+    for name in statistics:
+        if is_special(name):
+            raise ValueError(
+                f"gene_medians has the special token {name!r}, as a token dictionary has: give the "
+                "table with the median of each gene"
+            )
 
 
 def _token(name: str, number: Any) -> int:
