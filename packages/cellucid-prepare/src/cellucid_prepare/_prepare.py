@@ -84,9 +84,9 @@ def prepare(
         "h5ad" for one file, "zarr" for a folder of small ones, "zarr.zip" for such a folder in one
         file, "h5mu" for a MuData in one file.
     data
-        AnnData (in memory, a view, backed, lazy), MuData, `scx_core.Experiment` or the path of a
-        .scx file. Of an AnnData obs, X, var, the numeric arrays of obsm, obsp['connectivities'] and
-        uns['cellucid'] are taken.
+        AnnData (in memory, a view, backed, lazy), MuData, `scx_core.Experiment` or the path of an
+        .h5ad, .h5mu, .zarr, .zarr.zip or .scx. Of an AnnData obs, X, var, the numeric arrays of
+        obsm, obsp['connectivities'] and uns['cellucid'] are taken.
     embeddings
         Arrays of shape (n_cells, k) by key, stored as obsm in float32. At least one, here or in
         `data`.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellucid_prepare.checks.target import Target
 from cellucid_prepare.containers.base import leaf_count, write_layout
 from cellucid_prepare.containers.placing import staged
+from cellucid_prepare.containers.telling import told, writing_to
 from cellucid_prepare.encode.pool import Encoder, encoder
 from cellucid_prepare.layout.nodes import Group
 
@@ -23,6 +28,7 @@ def write_output(target: Target, layout: Group, *, threads: int, progress: Progr
     from scx_core.writing._progress import row_progress
 
     with (
+        writing_to(target.path),
         staged(target.path) as hidden,
         row_progress(progress, leaf_count(layout)) as done,
         encoder(threads) as encode,
@@ -34,15 +40,26 @@ def write_output(target: Target, layout: Group, *, threads: int, progress: Progr
 
 
 def _write_hdf5(hidden: Path, target: Target, layout: Group, encode: Encoder, done: Done) -> None:
-    from cellucid_prepare.containers.hdf5 import Hdf5Container, mudata_user_block
+    from cellucid_prepare.containers.hdf5 import (
+        META_BLOCK_BYTES,
+        Hdf5Container,
+        mudata_user_block,
+    )
 
-    file = Hdf5Container(hidden, user_block=mudata_user_block() if target.format == "h5mu" else b"")
+    block = mudata_user_block() if target.format == "h5mu" else b""
+    with writing_to(target.path, every=True):
+        # HDF5 that cannot even write its first block may end the process when it closes the file
+        if shutil.disk_usage(hidden.parent).free < 2 * META_BLOCK_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        file = Hdf5Container(hidden, user_block=block)
     try:
-        write_layout(layout, file, encode, hidden.parent, done)
+        write_layout(layout, told(file, target.path), encode, hidden.parent, done)
     except BaseException:
-        file.abandon()
+        with suppress(Exception):  # closing fails as well, and says less
+            file.abandon()
         raise
-    file.close()
+    with writing_to(target.path, every=True):
+        file.close()
 
 
 def _write_zarr(hidden: Path, target: Target, layout: Group, encode: Encoder, done: Done) -> None:
@@ -51,10 +68,12 @@ def _write_zarr(hidden: Path, target: Target, layout: Group, encode: Encoder, do
     if target.format == "zarr":
         hidden.mkdir()
         store = ZarrContainer(FolderStore(hidden), target.zarr_format)
-        write_layout(layout, store, encode, hidden.parent, done)
-        store.finish()
+        write_layout(layout, told(store, target.path), encode, hidden.parent, done)
+        with writing_to(target.path, every=True):
+            store.finish()
         return
     with zip_store(hidden) as archive:
         packed = ZarrContainer(archive, target.zarr_format)
-        write_layout(layout, packed, encode, hidden.parent, done)
-        packed.finish()
+        write_layout(layout, told(packed, target.path), encode, hidden.parent, done)
+        with writing_to(target.path, every=True):
+            packed.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,9 @@ def _shown_names(frame: pd.DataFrame, id_column: str | None, faults: Faults) -> 
         faults.add(
             "var_gene_id_column",
             f"{id_column!r} is no column of var",
-            f"choose one of {[str(name) for name in frame.columns]}",
+            f"choose one of {[str(name) for name in frame.columns]}"
+            if len(frame.columns)
+            else "var has no columns; leave it out",
         )
         return None
     column: Any = frame[id_column]
@@ -131,7 +134,7 @@ def _chosen(
         faults.add_type(where, "is no sequence of names", "pass a list of gene names")
         return None
     if len(set(wanted)) != len(wanted):
-        twice = sorted({name for name in wanted if wanted.count(name) > 1})
+        twice = sorted(name for name, count in Counter(wanted).items() if count > 1)
         faults.add(where, f"names genes twice: {_some(twice)}", "name each once")
         return None
     position = {name: place for place, name in enumerate(shown)}
@@ -139,7 +142,7 @@ def _chosen(
     if unknown:
         faults.add(
             where,
-            f"{plural(len(unknown), 'gene')} are not there: {_some(unknown)}",
+            f"{plural(len(unknown), 'name')} of no gene: {_some(unknown)}",
             "use the names that are shown, repeats made unique",
         )
         return None

@@ -17,6 +17,8 @@ FORMATS: dict[str, str] = {
     "zarr.zip": "such a folder as one file",
     "h5mu": "one file for a MuData",
 }
+# file systems have names of 255 bytes, and ".{name}.{process}.previous" is one of them
+NAME_BYTES_MAX = 255 - len("..4194304.previous")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,13 @@ def _path(out_path: Any, format: str, faults: Faults) -> Path | None:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     suffix = f".{format}"
     name = path.name
+    if len(os.fsencode(name)) > NAME_BYTES_MAX:
+        faults.add(
+            "out_path",
+            f"the name takes {len(os.fsencode(name))} bytes",
+            f"choose one of at most {NAME_BYTES_MAX}",
+        )
+        return None
     if name.lower() == suffix:
         faults.add("out_path", f"{text!r} is a suffix alone", f"write to 'data{suffix}'")
         return None

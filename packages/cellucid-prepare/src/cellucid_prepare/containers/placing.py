@@ -84,7 +84,11 @@ def _move_into_place(hidden: Path, target: Path) -> None:
     except BaseException:
         os.replace(aside, target)
         raise
-    remove(aside)
+    try:
+        remove(aside)
+    except BaseException:  # interrupted: the output is in place, and the old one goes all the same
+        remove(aside)
+        raise
 
 
 def _make_folders(folder: Path) -> list[Path]:

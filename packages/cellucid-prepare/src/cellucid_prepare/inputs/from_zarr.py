@@ -5,9 +5,12 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
+from cellucid_prepare._faults import PrepareError
 from cellucid_prepare.inputs.matrices import reading_means
 from cellucid_prepare.inputs.parts import Multimodal, Part
 from cellucid_prepare.inputs.zarr_matrices import zarr_source
@@ -50,14 +53,44 @@ def zarr_content(path: Path) -> Iterator[Part | Multimodal]:
             f"reading {path} needs zarr, which is not installed: `pip install zarr`"
         ) from error
     if path.is_dir():
-        yield _content(_opened(zarr, str(path), "", path), path)
+        with _damage_named(path):
+            yield _content(_opened(zarr, str(path), "", path), path)
         return
     inside = root_in_zip(path)
     store = zarr.storage.ZipStore(str(path), mode="r")
     try:
-        yield _content(_opened(zarr, store, inside, path), path)
+        with _damage_named(path):
+            yield _content(_opened(zarr, store, inside, path), path)
     finally:
         store.close()
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """What zarr raises while it reads knows neither the store nor the array; told with both."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise  # the machine's, not the store's
+    except Exception as error:
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        if isinstance(error, PrepareError) or not any(map(_is_of_zarr, frames)):
+            raise
+        names = (getattr(frame.f_locals.get("self"), "name", None) for frame in frames)
+        place = next((f"{name} " for name in names if isinstance(name, str)), "it ")
+        raise ValueError(
+            f"{path} is damaged: {place}cannot be read: {_reason(error)}; get it again, or write "
+            "it anew"
+        ) from error
+
+
+def _is_of_zarr(frame: Any) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "zarr"
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else repr(error)
 
 
 def root_in_zip(path: Path) -> str:
@@ -93,31 +126,33 @@ def _content(root: Any, path: Path) -> Part | Multimodal:
     order = [str(name) for name in held.attrs.get("mod-order", [])]
     names = order if sorted(order) == sorted(held) else list(held)
     _need(root, ("obs", "obsmap"), path, "MuData")
+    read = partial(_read, path=path)
     return Multimodal(
         {name: _part(held[name], path) for name in names},
-        obs=_read(root["obs"]),
-        obsmap=Members(root["obsmap"], _read),
+        obs=read(root["obs"]),
+        obsmap=Members(root["obsmap"], read),
         axis=int(root.attrs.get("axis", 0)),
-        **{name: _members(root, name) for name in ("obsm", "obsp")},
-        uns=_read(root["uns"]) if "uns" in root else {},
+        **{name: _members(root, name, read) for name in ("obsm", "obsp")},
+        uns=read(root["uns"]) if "uns" in root else {},
     )
 
 
 def _part(group: Any, path: Path) -> Part:
     _need(group, ("obs", "var"), path, "AnnData")
+    read = partial(_read, path=path)
 
     def matrix(item: Any) -> Any:
         return zarr_source(item, reading_means())
 
     has_matrix = "X" in group and group["X"].attrs.get("encoding-type") != "null"
     return Part(
-        obs=_read(group["obs"]),
-        var=_read(group["var"]),
+        obs=read(group["obs"]),
+        var=read(group["var"]),
         X=matrix(group["X"]) if has_matrix else None,
         layers=Members(group["layers"], matrix) if "layers" in group else {},
-        obsm=_members(group, "obsm"),
-        obsp=_members(group, "obsp"),
-        uns=_read(group["uns"]) if "uns" in group else {},
+        obsm=_members(group, "obsm", read),
+        obsp=_members(group, "obsp", read),
+        uns=read(group["uns"]) if "uns" in group else {},
     )
 
 
@@ -127,15 +162,16 @@ def _need(group: Any, names: tuple[str, ...], path: Path, what: str) -> None:
             raise ValueError(f"{path}: {group.name} has no {name!r}, so it is no {what}")
 
 
-def _members(group: Any, name: str) -> Mapping[str, Any]:
-    return Members(group[name], _read) if name in group else {}
+def _members(group: Any, name: str, read: Any) -> Mapping[str, Any]:
+    return Members(group[name], read) if name in group else {}
 
 
-def _read(item: Any) -> Any:
+def _read(item: Any, *, path: Path) -> Any:
     import anndata
 
     try:
         return anndata.io.read_elem(item)
+    except (OSError, MemoryError):
+        raise
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise ValueError(f"{item.name} cannot be read: {reason}") from error
+        raise ValueError(f"{path}: {item.name} cannot be read: {_reason(error)}") from error

@@ -75,16 +75,22 @@ def _replace(components: Components, by_hand: Components, faults: Faults) -> Non
     if isinstance(by_hand.embeddings, Mapping):
         components.embeddings = _chosen(held.embeddings, by_hand.embeddings, "obsm", faults)
         if any(isinstance(value, OfData) for value in by_hand.embeddings.values()):
-            components.vector_fields = _fields_over(components.embeddings, held.vector_fields)
+            components.vector_fields = _fields_over(components.embeddings or {}, held.vector_fields)
     if isinstance(by_hand.vector_fields, Mapping):
-        components.vector_fields = {
-            field: _chosen(
-                (held.vector_fields or {}).get(field), arrays, f"vector_fields[{field!r}]", faults
-            )
-            if isinstance(arrays, Mapping)
-            else arrays
-            for field, arrays in by_hand.vector_fields.items()
-        }
+        components.vector_fields = _chosen_fields(held, by_hand.vector_fields, faults)
+
+
+def _chosen_fields(
+    held: Components, given: Mapping[str, Any], faults: Faults
+) -> Mapping[str, Any] | None:
+    fields: dict[str, Any] = {}
+    for field, arrays in given.items():
+        if isinstance(arrays, Mapping):
+            of_data = (held.vector_fields or {}).get(field)
+            arrays = _chosen(of_data, arrays, f"vector_fields[{field!r}]", faults)
+        fields[field] = arrays
+    kept = {field: arrays for field, arrays in fields.items() if arrays is not None}
+    return kept if kept or not given else held.vector_fields
 
 
 def _fields_over(embeddings: Mapping[str, Any], fields: Any) -> Any:
@@ -98,20 +104,23 @@ def _fields_over(embeddings: Mapping[str, Any], fields: Any) -> Any:
 
 def _chosen(
     held: Mapping[str, Any] | None, given: Mapping[str, Any], where: str, faults: Faults
-) -> dict[str, Any]:
+) -> Mapping[str, Any] | None:
+    """What is chosen, with faults for what the data does not have."""
     chosen = {
         key: chosen_member(held or {}, value, where, faults) if isinstance(value, OfData) else value
         for key, value in given.items()
     }
-    return {key: value for key, value in chosen.items() if value is not None}
+    kept = {key: value for key, value in chosen.items() if value is not None}
+    # that nothing is left is no second fault: the other checks go on with what there is
+    return kept if kept or not given else held
 
 
 def chosen_member(held: Mapping[str, Any], wanted: OfData, where: str, faults: Faults) -> Any:
     """What `wanted` stands for, or None with the fault noted."""
     if wanted.name in list(held):
         return held[wanted.name]
-    mend = f"choose one of {sorted(held)}" if held else "the data has none"
-    faults.add(f"{where}[{wanted.name!r}]", "the data has no such member", mend)
+    mend = f"choose one of {sorted(held)}" if held else f"it has no {where} at all"
+    faults.add(f"{where}[{wanted.name!r}]", "is not in the data", mend)
     return None
 
 

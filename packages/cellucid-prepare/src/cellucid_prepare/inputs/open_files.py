@@ -11,6 +11,13 @@ from cellucid_prepare._faults import Faults
 
 TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
 
+_FROM_10X = "convert it first (`scx convert IN OUT.scx`), and pass the .scx with embeddings"
+MENDS = {
+    "10x_h5": _FROM_10X,
+    "mtx_folder": _FROM_10X,
+    "hdf5_damaged": "get or write it again",
+}
+
 
 @contextmanager
 def opened_file(path: Path, faults: Faults) -> Iterator[Any]:
@@ -53,5 +60,6 @@ def opened_file(path: Path, faults: Faults) -> Iterator[Any]:
         with zarr_content(path) as content:
             yield content
     else:
-        faults.add_type("data", f"{str(path)!r} looks like {DESCRIPTIONS[kind]}", TAKEN)
+        what = f"{str(path)!r} looks like {DESCRIPTIONS[kind]}"
+        faults.add_type("data", what, MENDS.get(kind, TAKEN))
         faults.raise_any()
