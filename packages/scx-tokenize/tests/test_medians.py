@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 import scx_core
 from scx_tokenize import GeneMedians, medians, rank_tokens, run
 
+# fractions are told, and their medians are those of fractions
+pytestmark = pytest.mark.filterwarnings("ignore:.*no whole numbers")
+
 IDS = [f"ENSG{number:011d}" for number in range(1, 200)]
 
 

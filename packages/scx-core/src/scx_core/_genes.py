@@ -349,6 +349,8 @@ def _check_known(
     for match, names, remedy in zip(matches, var_names, advice, strict=True):
         if match.share_known >= least:
             continue
+        if not match.n_genes:
+            raise ValueError(f"{match.path} has no genes")
         examples = ", ".join(map(str, names[:EXAMPLES]))
         whose = "any other file" if isinstance(genes, str) else "the list of genes"
         raise ValueError(

@@ -136,6 +136,21 @@ def test_lists_of_genes(tmp_path: Path) -> None:
             read_list(wrong, "genes")  # type: ignore[arg-type]
 
 
+def test_a_mark_in_front_of_a_text_is_no_part_of_its_first_gene(tmp_path: Path) -> None:
+    genes, table = tmp_path / "genes.txt", tmp_path / "table.json"
+    genes.write_text("A\nB\n", "utf-8-sig")
+    table.write_text('{"A": 1.5}', "utf-8-sig")
+    assert read_list(genes, "genes") == ["A", "B"]
+    assert read(table) == {"A": 1.5}
+
+
+def test_a_gene_that_stands_twice_is_refused_in_json_too(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_text('{"B": 1, "A": 1.5, "C": 2, "A": 2}')
+    with pytest.raises(ValueError, match=r"table\.json has 'A' more than once"):
+        read(path)
+
+
 def test_tables_in_each_others_place_are_refused(tmp_path: Path) -> None:
     path = written(cells(10), tmp_path / "a.scx")
     given = {"token_dictionary": tokens_of(), "gene_medians": medians_of()}

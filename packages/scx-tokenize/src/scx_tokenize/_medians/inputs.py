@@ -13,7 +13,12 @@ import numpy.typing as npt
 from scx_core._genes import JoinedGenes
 from scx_tokenize._genes import FileGenes, file_genes, match_genes
 from scx_tokenize.jobs._cells import Cells, H5adCells, open_cells
-from scx_tokenize.jobs._inputs import content_identity, turned_file
+from scx_tokenize.jobs._inputs import (
+    content_identity,
+    has_fractions,
+    turned_file,
+    warn_of_fractions,
+)
 from scx_tokenize.jobs._obs import kept_positions
 
 
@@ -89,18 +94,21 @@ def look_at(
 ) -> tuple[list[Input], JoinedGenes]:
     """Open each file once, and match their genes; errors as of `medians`."""
     looked = [_look_at_one(path, selection) for path in paths]
-    genes = match_genes([ids for _, ids in looked], min_known_genes=min_known_genes)
+    genes = match_genes([ids for _, ids, _ in looked], min_known_genes=min_known_genes)
+    odd = [each.path for each, _, fractions in looked if fractions]
+    warn_of_fractions(odd, selection.source, "medians are made of")
     inputs = [
         replace(each, places=places)
-        for (each, _), places in zip(looked, genes.columns, strict=True)
+        for (each, _, _), places in zip(looked, genes.columns, strict=True)
     ]
     return inputs, genes
 
 
-def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes]:
+def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes, bool]:
     stamp = stamp_of(path)
     with open_cells(path, source=selection.source, modality=selection.modality) as cells:
         var = cells.var()
+        is_in_rows = not isinstance(cells, H5adCells) or cells.is_in_rows
         positions = None
         if selection.obs_filter is not None:
             positions = kept_positions(cells.obs(), selection.obs_filter, path=path)
@@ -108,7 +116,7 @@ def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes]:
             path=path,
             selection=selection,
             turned=None,
-            is_in_rows=not isinstance(cells, H5adCells) or cells.is_in_rows,
+            is_in_rows=is_in_rows,
             n_cells=len(cells.rows) if positions is None else len(positions),
             positions=positions,
             n_genes=len(var),
@@ -116,7 +124,8 @@ def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes]:
             stamp=stamp,
             identity=content_identity(path),
         )
-        return found, file_genes(path, var, selection.gene_key)
+        genes = file_genes(path, var, selection.gene_key)
+        return found, genes, has_fractions(cells, is_in_rows=is_in_rows)
 
 
 def in_rows(inputs: Sequence[Input], folder: Path) -> list[Input]:

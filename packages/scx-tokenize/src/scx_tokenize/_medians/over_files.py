@@ -149,6 +149,8 @@ def medians(
         folder = Path(stack.enter_context(temporary))
         corpus = Corpus(tuple(in_rows(files, folder)), len(genes.names), target_sum)
         counted = count_all(corpus, plan, counter, progress=progress)
+    if target is not None and not np.any(counted.n_values):
+        raise ValueError(f"{WHO}: {', '.join(paths[:3])}: no gene has a value above 0 in any cell")
     result = result_of(counted, genes, files, target_sum=target_sum)
     if target is not None:
         write_table(result.to_arrow(), target)

@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scx_tokenize.jobs._shards import naming
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -54,6 +56,6 @@ def write_table(table: pa.Table, path: Path) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp lets nobody else read
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        raise
+        raise naming(path, error) from None

@@ -31,6 +31,9 @@ LAYERS = "layers/"
 # Rows of an .h5ad that are read at once: those that a filter leaves out cost no more memory.
 WINDOW_ROWS = 4096
 WINDOW_BYTES = 32 * 2**20
+# What is looked at to tell counts from other values.
+FIRST_ROWS = 100
+FIRST_GENES = 2000
 
 
 class Cells(ABC):
@@ -183,6 +186,14 @@ class H5adCells(Cells):
         from scx_core.sources.h5_matrices import CsrOnDisk
 
         return isinstance(self.matrix_source, CsrOnDisk)
+
+    def first_values(self) -> npt.NDArray[Any]:
+        """Some of the values, also where rows cannot be read one by one."""
+        from scx_core.sources.h5_matrices import DenseOnDisk
+
+        if isinstance(self.matrix_source, DenseOnDisk):
+            return np.asarray(self._item[:FIRST_ROWS, :FIRST_GENES]).ravel()
+        return np.asarray(self._item["data"][: FIRST_ROWS * FIRST_GENES])
 
     @cached_property
     def rows(self) -> Positions:

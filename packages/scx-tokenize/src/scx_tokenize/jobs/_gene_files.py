@@ -15,6 +15,7 @@ GeneTable: TypeAlias = StrPath | Mapping[str, Any]
 GeneList: TypeAlias = StrPath | Sequence[str]
 
 PICKLES = (".pkl", ".pickle")
+TEXT = "utf-8-sig"  # UTF-8, also with the mark that some editors put in front
 GENE_COLUMNS = ("gene", "gene_id", "ensembl_id", "id")
 
 
@@ -85,7 +86,7 @@ def read_list(given: GeneList, argument: str) -> list[str]:
         if path.suffix.lower() == ".json":
             names = _from_json(path, argument)
         else:
-            names = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+            names = [line.strip() for line in path.read_text(TEXT).splitlines() if line.strip()]
         where = f"{argument}: {path}"
     else:
         names, where = list(given), argument
@@ -96,11 +97,34 @@ def read_list(given: GeneList, argument: str) -> list[str]:
     return names
 
 
+def _each_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(entries)
+    if len(result) < len(entries):
+        names = [name for name, _ in entries]
+        raise _NamedTwice(_twice(names))
+    return result
+
+
+class _NamedTwice(Exception):
+    """A name that an object of JSON has more than once."""
+
+
+def _twice(names: Sequence[Any]) -> Any:
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
 def _from_json(path: Path, argument: str) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text(TEXT), object_pairs_hook=_each_once)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{argument}: {path} is no JSON: {error}") from None
+    except _NamedTwice as error:
+        raise ValueError(f"{argument}: {path} has {error.args[0]!r} more than once") from None
 
 
 def _from_parquet(path: Path, argument: str, values: Sequence[str]) -> dict[str, Any]:
@@ -126,8 +150,7 @@ def _from_parquet(path: Path, argument: str, values: Sequence[str]) -> dict[str,
     genes, entries = table[gene].to_pylist(), table[value].to_pylist()
     result = dict(zip(genes, entries, strict=True))
     if len(result) < len(genes):
-        twice = next(name for place, name in enumerate(genes) if name in genes[:place])
-        raise ValueError(f"{argument}: {path} has the gene {twice!r} more than once")
+        raise ValueError(f"{argument}: {path} has the gene {_twice(genes)!r} more than once")
     # a statistic may be unknown for genes that were seen in no cell
     return {name: entry for name, entry in result.items() if entry is not None}
 

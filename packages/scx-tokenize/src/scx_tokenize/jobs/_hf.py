@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ._description import Job
@@ -21,8 +23,11 @@ def require_datasets() -> None:
         ) from None
 
 
-def write_hf(job: Job, target: Path) -> None:
-    """Write the shards as what `datasets.load_from_disk` opens, as a whole or not at all."""
+def write_hf(job: Job, target: Path, *, quiet: bool = False) -> None:
+    """Write the shards as what `datasets.load_from_disk` opens, as a whole or not at all.
+
+    `quiet` keeps bars of datasets off the screen.
+    """
     import datasets
 
     if target.exists():
@@ -30,10 +35,27 @@ def write_hf(job: Job, target: Path) -> None:
     paths = [str(job.data_folder / task.file_name) for task in job.tasks]
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
     try:
-        with tempfile.TemporaryDirectory(dir=target.parent) as cache:
+        temporary = tempfile.TemporaryDirectory(
+            prefix=".hf.", suffix=PARTIAL_SUFFIX, dir=target.parent
+        )
+        with temporary as cache, _bars(shown=not quiet):
             dataset = datasets.Dataset.from_parquet(paths, cache_dir=cache)
             dataset.save_to_disk(str(partial))
         partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+@contextmanager
+def _bars(*, shown: bool) -> Iterator[None]:
+    import datasets
+
+    if shown or datasets.are_progress_bars_disabled():
+        yield
+        return
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.enable_progress_bars()

@@ -16,7 +16,7 @@ from scx_core._genes import without_version
 from scx_core._user_warnings import warn_user
 
 from .._genes import FileGenes, file_genes, match_genes
-from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
+from ._cells import FIRST_ROWS, Cells, H5adCells, ScxCells, kind_of, open_cells
 from ._description import InputFile
 from ._obs import kept_positions, obs_arrays
 from ._vocabulary import Vocabulary
@@ -24,7 +24,6 @@ from ._vocabulary import Vocabulary
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS_LOOKED_AT = 100
 TURNED_FOLDER = "turned"
 
 
@@ -88,7 +87,7 @@ def inspect(path: str, options: InputOptions) -> Inspected:
         is_in_rows = not isinstance(cells, H5adCells) or cells.is_in_rows
         if isinstance(cells, H5adCells):
             _check_shape(cells, n_vars=len(var))
-        fractions = is_in_rows and _has_fractions(cells)
+        fractions = has_fractions(cells, is_in_rows=is_in_rows)
         return Inspected(path, genes, selected, obs_types, n_cells, is_in_rows, fractions)
 
 
@@ -246,22 +245,25 @@ def _check_shape(cells: H5adCells, *, n_vars: int) -> None:
         raise ValueError(f"{cells.path}: the matrix holds {cells.matrix_source.dtype}, not numbers")
 
 
-def _has_fractions(cells: Cells) -> bool:
+def has_fractions(cells: Cells, *, is_in_rows: bool) -> bool:
     """Whether the first cells have values that are no counts."""
-    positions = np.arange(min(len(cells.rows), ROWS_LOOKED_AT), dtype=np.int64)
+    positions = np.arange(min(len(cells.rows), FIRST_ROWS), dtype=np.int64)
     if not len(positions):
         return False
-    values = cells.gather(positions, None, len(cells.var()), threads=1)[2]
+    if is_in_rows:
+        values = cells.gather(positions, None, len(cells.var()), threads=1)[2]
+    else:
+        assert isinstance(cells, H5adCells)
+        values = cells.first_values()
     finite = values[np.isfinite(values)]
     return bool(np.any(finite != np.rint(finite)))
 
 
-def warn_of_fractions(inspected: Sequence[Inspected], source: str, what: str) -> None:
-    """Warn where a model takes counts and files hold something else."""
-    odd = [one.path for one in inspected if one.has_fractions]
+def warn_of_fractions(odd: Sequence[str], source: str, what: str) -> None:
+    """Warn where counts are needed and files, those of the paths `odd`, hold something else."""
     if odd:
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
         warn_user(
-            f"{odd[0]}{more}: {source} holds values that are no whole numbers, but {what} takes "
+            f"{odd[0]}{more}: {source} holds values that are no whole numbers, but {what} "
             "raw counts; another matrix is chosen with source, such as 'raw' or 'layers/counts'"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ._description import Job
-from ._shards import PARTIAL_SUFFIX, ShardRecord
+from ._shards import PARTIAL_SUFFIX, ShardRecord, naming
 
 MANIFEST = "manifest.json"
 TOKEN_DICTIONARY = "token_dictionary.json"
 GENE_MEDIANS = "gene_medians.json"
 MANIFEST_VERSION = 1
+SHARD_NAME = re.compile(r"tokens-\d+-of-\d+\.parquet")
 # what a job may leave in its folder, for who replaces it
 OWN_ENTRIES = {MANIFEST, TOKEN_DICTIONARY, GENE_MEDIANS, "data", "hf", "turned", ".lock"}
 
@@ -25,6 +27,10 @@ def manifest_of(
     job: Job, arguments: Mapping[str, Any], records: Sequence[ShardRecord] | None
 ) -> dict[str, Any]:
     """What `manifest.json` holds; `records` is None while the job is not done."""
+    import pyarrow as pa
+
+    from scx_core import __version__ as core_version
+
     from .._version import __version__
 
     made: dict[str, Any] = {"complete": records is not None}
@@ -46,7 +52,11 @@ def manifest_of(
     described = job.described()
     return {
         "manifest_version": MANIFEST_VERSION,
-        "software": {"scx_tokenize": __version__},
+        "software": {
+            "scx_tokenize": __version__,
+            "scx_core": core_version,
+            "pyarrow": pa.__version__,
+        },
         **made,
         "job_identity": job.identity,
         "arguments": dict(arguments),
@@ -106,7 +116,7 @@ def prepare_folder(job: Job, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; OUT is a folder")
     manifest = read_manifest(folder)
-    if manifest is None and folder.exists() and set(os.listdir(folder)) - {".lock"}:
+    if manifest is None and folder.exists() and not _is_unused(folder):
         raise FileExistsError(
             f"{folder} is not empty and has no {MANIFEST}: it is no job's, choose another folder"
         )
@@ -120,9 +130,22 @@ def prepare_folder(job: Job, *, overwrite: bool) -> None:
         _clear(folder)
     elif manifest is not None and overwrite:
         _clear(folder)
-    job.data_folder.mkdir(parents=True, exist_ok=True)
-    for left in job.data_folder.glob(f".*{PARTIAL_SUFFIX}"):
-        left.unlink()  # of a run that was killed
+    for left in (*folder.glob(f".*{PARTIAL_SUFFIX}"), *job.data_folder.glob(f".*{PARTIAL_SUFFIX}")):
+        _remove(left)  # of a run that was killed
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether nothing is in a folder but what a run leaves that ended before its manifest."""
+    names = {name for name in os.listdir(folder) if not name.endswith(PARTIAL_SUFFIX)}
+    data = folder / "data"
+    return names <= {".lock", "data"} and (not data.exists() or not any(data.iterdir()))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -140,7 +163,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
 def _flat(value: Any, left_out: Sequence[str], prefix: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping):
         items = [(str(key), entry) for key, entry in value.items() if key not in left_out]
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         items = [(str(number), entry) for number, entry in enumerate(value)]
     else:
         return {prefix: value}
@@ -156,9 +179,9 @@ def write_json(path: Path, value: Any) -> None:
     try:
         partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
-        raise
+        raise naming(path, error) from None
 
 
 def write_vocabulary(job: Job) -> None:
@@ -174,14 +197,13 @@ def write_vocabulary(job: Job) -> None:
 def _clear(folder: Path) -> None:
     """Remove what a job has left, the manifest last: until then the job could go on."""
     foreign = set(os.listdir(folder)) - OWN_ENTRIES
+    data = folder / "data"
+    if data.is_dir():
+        foreign |= {f"data/{name}" for name in os.listdir(data) if not SHARD_NAME.fullmatch(name)}
     foreign = {name for name in foreign if not name.endswith(PARTIAL_SUFFIX)}
     if foreign:
         raise FileExistsError(
             f"{folder} holds {', '.join(sorted(foreign)[:5])} beside the tokens: it is not replaced"
         )
     for name in sorted(set(os.listdir(folder)) - {".lock"}, key=lambda name: name == MANIFEST):
-        path = folder / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        _remove(folder / name)

@@ -86,7 +86,8 @@ def plan_job(
         vocabulary = _vocabulary(None, None, names, method.special, method.append_special)
     files = input_files(inspected, vocabulary, reading, chosen=chosen)
     if method.takes_counts is not None:
-        warn_of_fractions(inspected, source, method.takes_counts)
+        odd = [one.path for one in inspected if one.has_fractions]
+        warn_of_fractions(odd, source, f"{method.takes_counts} takes")
     types = common_types({one.path: one.obs_types for one in inspected if one.n_cells})
     folder = Path(os.path.abspath(out))
     turned = [

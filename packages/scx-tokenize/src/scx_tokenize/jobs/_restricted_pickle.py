@@ -38,7 +38,8 @@ def load_pickle(path: Path) -> Any:
         try:
             return _Unpickler(file).load()
         except Exception as error:  # a pickle can fail in any way
-            raise ValueError(f"{path} cannot be read as a pickled dict: {error}") from None
+            reason = str(error) or type(error).__name__
+            raise ValueError(f"{path} cannot be read as a pickled dict: {reason}") from None
 
 
 def _latin1(text: Any, encoding: Any) -> bytes:

@@ -64,6 +64,7 @@ def run_job(
         missing = [task for task in job.tasks if task.number not in done]
         if missing:
             write_json(folder / MANIFEST, manifest_of(job, arguments, None))
+            job.data_folder.mkdir(exist_ok=True)
             write_vocabulary(job)
             turn_matrices(job)
         try:
@@ -74,7 +75,7 @@ def run_job(
             forget_inputs()
         records = sorted([*finished, *made], key=lambda record: record.number)
         if hf:
-            write_hf(job, folder / "hf")
+            write_hf(job, folder / "hf", quiet=progress is False)
         manifest = manifest_of(job, arguments, records)
         write_json(folder / MANIFEST, manifest)
         write_vocabulary(job)

@@ -188,9 +188,16 @@ def _whole_file(target: Path) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(target)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
-        raise
+        raise naming(target, error) from None
+
+
+def naming(path: Path, error: BaseException) -> BaseException:
+    """The error, with the file in it where the system told none: no space left, of which disk?"""
+    if not isinstance(error, OSError) or error.errno is None or error.filename is not None:
+        return error
+    return OSError(error.errno, os.strerror(error.errno), str(path))
 
 
 # ---- input files, which several tasks of one process share ----

@@ -52,6 +52,7 @@ class Tokeniser:
     def tokens(self, cells: Csr, rows: npt.NDArray[np.int64], *, threads: int) -> Tokens:
         """The tokens of cells that have been brought to `places`; `rows` are their numbers."""
         options = self.job.options
+        self._refuse(cells, cells[2] == np.inf, rows, "is infinite")
         if isinstance(options, RankOptions):
             made = self._ranked(options, cells, threads)
             longest = options.l_max
@@ -65,6 +66,22 @@ class Tokeniser:
         made = framed(made, vocabulary.special(framing.cls), vocabulary.special(framing.eos))
         pad = vocabulary.special(framing.pad)
         return made if pad is None else padded(made, longest, pad)
+
+    def _refuse(
+        self, cells: Csr, wrong: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64], why: str
+    ) -> None:
+        """ValueError for the first value that is wrong, where it is in the file."""
+        if not wrong.any():
+            return
+        indptr, genes, values = cells
+        first = int(np.flatnonzero(wrong)[0])
+        row = rows[int(np.searchsorted(indptr, first, side="right")) - 1]
+        names = self.job.vocabulary.names
+        place = int(genes[first])
+        gene = names[place] if place < len(names) else "that is not in the vocabulary"
+        raise ValueError(
+            f"{self.file.path}: in row {row} the value {values[first]:g} of gene {gene} {why}"
+        )
 
     def _ranked(self, options: RankOptions, cells: Csr, threads: int) -> Tokens:
         vocabulary = self.job.vocabulary
@@ -100,6 +117,10 @@ class Tokeniser:
             )
         if self.needs_all_genes:
             indptr, genes, values = _kept(cells[0], genes, values, genes < len(self.job.vocabulary))
+        if options.edges is not None:
+            small = (values > 0) & (values.astype(np.float64) < options.edges[0])
+            lies = f"lies below the first edge, {options.edges[0]:g}: bin 0 is for what is absent"
+            self._refuse((indptr, genes, values), small, rows, lies)
         bins = bin_values(
             indptr,
             genes,
