@@ -141,6 +141,9 @@ def test_a_mark_in_front_of_a_text_is_no_part_of_its_first_gene(tmp_path: Path) 
     genes.write_text("A\nB\n", "utf-8-sig")
     table.write_text('{"A": 1.5}', "utf-8-sig")
     assert read_list(genes, "genes") == ["A", "B"]
+    genes.write_bytes(b"\xff\x00")
+    with pytest.raises(ValueError, match=r"genes: .*genes\.txt is no text in UTF-8"):
+        read_list(genes, "genes")
     assert read(table) == {"A": 1.5}
 
 

@@ -86,7 +86,7 @@ def read_list(given: GeneList, argument: str) -> list[str]:
         if path.suffix.lower() == ".json":
             names = _from_json(path, argument)
         else:
-            names = [line.strip() for line in path.read_text(TEXT).splitlines() if line.strip()]
+            names = _lines(path, argument)
         where = f"{argument}: {path}"
     else:
         names, where = list(given), argument
@@ -95,6 +95,16 @@ def read_list(given: GeneList, argument: str) -> list[str]:
     if not names:
         raise ValueError(f"{where} is empty: name at least one gene")
     return names
+
+
+def _lines(path: Path, argument: str) -> list[str]:
+    try:
+        lines = path.read_text(TEXT).splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{argument}: {path} is no text in UTF-8 with a gene on each line: {error}"
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _each_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
