@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import scx_tokenize as tk
@@ -180,3 +183,13 @@ def test_empty_batches():
     assert tk.top_k([0, 0], [], [], 2, 5)["ids"].tolist() == [5, 6]
     assert tk.sample_genes([0, 0], [], [], 2, 0, 0)["lengths"].tolist() == [0]
     assert tk.rank_tokens([0, 0], [], [], STATS, 2, "v")["lengths"].tolist() == [0]
+
+
+@pytest.mark.parametrize("kernel", [tk.library_size, lambda batch: tk.top_k(batch, 2, 5)])
+@pytest.mark.parametrize(
+    "batch", ["cells.scx", Path("cells.scx"), None, pd.DataFrame(np.eye(3)), np.eye(3)]
+)
+def test_what_is_no_batch_is_told_its_kind(kernel, batch):
+    kind = type(batch).__name__
+    with pytest.raises(TypeError, match=f"has to be in CSR, but this one is {kind}:"):
+        kernel(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
@@ -72,7 +73,9 @@ def is_batch(value: Any) -> bool:
     """Whether this is meant as a batch, not as the first of its arrays."""
     if isinstance(value, np.ndarray):
         return value.ndim == 2
-    return isinstance(value, Mapping) or hasattr(value, "X") or hasattr(value, "format")
+    if value is None or isinstance(value, str | Mapping | os.PathLike):
+        return True
+    return getattr(value, "ndim", 1) == 2 or hasattr(value, "X") or hasattr(value, "format")
 
 
 def csr_parts(batch: Any, *, who: str) -> dict[str, Any]:
@@ -96,7 +99,8 @@ def _has_parts(value: Any) -> bool:
 
 def _matrix_parts(matrix: Any, *, who: str) -> dict[str, Any]:
     if not _has_parts(matrix) or getattr(matrix, "format", "csr") != "csr":
-        kind = getattr(matrix, "format", None) or type(matrix).__name__
+        layout = getattr(matrix, "format", None)
+        kind = layout if isinstance(layout, str) else type(matrix).__name__
         raise TypeError(
             f"{who}: the matrix of a batch has to be in CSR, but this one is {kind}: pass "
             "scipy.sparse.csr_matrix(X), or use layout='csr' where the batch comes from a data set"
