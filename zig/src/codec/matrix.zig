@@ -102,8 +102,8 @@ pub const Matrix = struct {
     /// All at once: a disk that is asked for one after the other lets each wait.
     fn startReadingHeaders(file: *const File, indices: []const u32) void {
         for (indices) |index| {
-            const range = file.sections[index].range();
-            file.startReading(.{ .offset = range.offset, .length = @min(range.length, shard.header_bytes) });
+            const bytes = file.sectionBytes(index);
+            file.startReading(bytes[0..@min(bytes.len, shard.header_bytes)]);
         }
     }
 
@@ -161,10 +161,24 @@ pub const Matrix = struct {
     /// A hint that rows [row_start, row_stop) are read soon.
     pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64) void {
         for (self.shards) |*view| {
-            if (view.row_start >= row_stop or view.row_start + view.n_rows <= row_start) continue;
-            self.file.willNeed(self.file.sections[view.section_index].range());
+            if (view.meets(row_start, row_stop)) self.file.willNeed(self.file.sections[view.section_index].range());
         }
     }
+
+    /// A hint that these rows are decoded next. Few that follow one another are read at once: where each of their
+    /// pages is touched first, the system reads megabytes around it.
+    pub fn startReadingRows(self: *const Matrix, rows: []const i64) void {
+        if (rows.len < 2 or rows.len > rows_read_at_once_max) return;
+        const first: u64 = @intCast(rows[0]);
+        for (rows, first..) |row, expected| if (row != expected) return;
+        const view = self.shardOf(first);
+        const local_row = first - view.row_start;
+        if (local_row + rows.len > view.n_rows) return;
+        self.file.startReading(view.tableOf(local_row, rows.len));
+        if (view.payloadOf(local_row, rows.len)) |payload| self.file.startReading(payload);
+    }
+
+    pub const rows_read_at_once_max = 256;
 
     /// Starts fetching what `rows[index]` and the next ones are decoded from. Random rows come from main memory, which
     /// takes longer than decoding a row; a few rows ahead their table entries are there, so their payloads can be asked

@@ -9,6 +9,7 @@ const rowpack = @import("rowpack.zig");
 const samples = @import("../fuzz_samples.zig");
 const validate = @import("validate.zig");
 const File = @import("../container/file.zig").File;
+const ShardView = @import("shard_view.zig").ShardView;
 
 const testing = std.testing;
 const Matrix = matrix_module.Matrix;
@@ -103,6 +104,43 @@ fn expectSameDense(a: *Matrix, b: *Matrix) !void {
         // rows with negatives take their depth from the values, others from the table: equal but for the last bit
         for (results[0], results[1]) |x, y| try testing.expectApproxEqRel(x, y, 1e-6);
     }
+}
+
+test "rows that are read at once are where the table says" {
+    const made = try makeSamples();
+    defer freeSamples(made);
+    var report: Report = .{};
+    for (made[0..2]) |*sample| for (sample.selectors) |selector| {
+        var opened = try Opened.init(sample, selector);
+        defer opened.deinit();
+        const matrix = opened.matrix;
+        for (matrix.shards) |*view| {
+            for (0..view.n_rows) |first| for (1..view.n_rows - first + 1) |count| {
+                try expectPlaces(view, first, count);
+            };
+        }
+        const n_rows: i64 = @intCast(matrix.n_rows);
+        // in one shard, over the end of one, from anywhere, backwards, too few: hints do no harm
+        const wishes = [_][]const i64{ &.{ 0, 1, 2 }, &.{ n_rows - 2, n_rows - 1 }, &.{ n_rows - 1, 0 }, &.{ 5, 5, 4 }, &.{3}, &.{} };
+        for (wishes) |rows| matrix.startReadingRows(rows);
+        var all: [matrix_module.Matrix.rows_read_at_once_max]i64 = undefined;
+        const some = all[0..@min(all.len, @as(usize, @intCast(n_rows)))];
+        for (some, 0..) |*row, index| row.* = @intCast(index);
+        matrix.startReadingRows(some);
+        for (some) |row| _ = try matrix.rowCount(@intCast(row), &report);
+    };
+}
+
+fn expectPlaces(view: *const ShardView, first: usize, count: usize) !void {
+    const table = view.tableOf(first, count);
+    const entry_bytes: usize = if (view.codec == .rowpack) @sizeOf(rowpack.RowEntry) else 8;
+    try testing.expectEqual(count * entry_bytes, table.len);
+    try testing.expectEqual(view.indptr.ptr + first * entry_bytes, table.ptr);
+    const payload = view.payloadOf(first, count) orelse return testing.expectEqual(.none, view.codec);
+    var n_bytes: usize = 0;
+    for (first..first + count) |row| n_bytes += view.entryOf(row).payload_bytes;
+    try testing.expectEqual(n_bytes, payload.len);
+    try testing.expectEqual(view.values.ptr + view.entryOf(first).payload_offset, payload.ptr);
 }
 
 test "every shard of a good file is valid" {

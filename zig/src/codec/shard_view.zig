@@ -108,6 +108,27 @@ pub const ShardView = struct {
         return bytes[place.offset..][0..place.length];
     }
 
+    /// Whether any of rows [row_start, row_stop) of the matrix are in the shard.
+    pub fn meets(self: *const ShardView, row_start: u64, row_stop: u64) bool {
+        return self.row_start < row_stop and self.row_start + self.n_rows > row_start;
+    }
+
+    /// The table's entries of some rows.
+    pub fn tableOf(self: *const ShardView, local_row: u64, count: usize) []const u8 {
+        const entry_bytes: usize = if (self.codec == .rowpack) @sizeOf(rowpack.RowEntry) else 8;
+        return self.indptr[@as(usize, @intCast(local_row)) * entry_bytes ..][0 .. count * entry_bytes];
+    }
+
+    /// What the table says some rows are decoded from; null where that cannot be, or is not one piece.
+    pub fn payloadOf(self: *const ShardView, local_row: u64, count: usize) ?[]const u8 {
+        if (self.codec != .rowpack or count == 0) return null;
+        const last = self.entryOf(local_row + count - 1);
+        const start = self.entryOf(local_row).payload_offset;
+        const stop = @as(u64, last.payload_offset) + last.payload_bytes;
+        if (start > stop or stop > self.values.len) return null;
+        return self.values[start..@intCast(stop)];
+    }
+
     pub inline fn entryOf(self: *const ShardView, local_row: u64) *const rowpack.RowEntry {
         assert(self.codec == .rowpack and local_row < self.n_rows);
         const table: [*]const rowpack.RowEntry = @ptrCast(@alignCast(self.indptr.ptr));

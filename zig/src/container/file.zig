@@ -9,7 +9,7 @@
 //!   file.verifyOnce(index, report) Failure!void             hashes the first time, then remembers
 //!   file.verifyChecksum(report) Failure!void                the whole file
 //!   file.willNeed(range)                                    a hint that the range is read soon; waits for it if it can
-//!   file.startReading(range)                                the same for a few bytes that are read next; does not wait
+//!   file.startReading(bytes)                                the same for a few bytes that are read next; does not wait
 //!
 //! Nothing but the verified marks changes after `open`, and those are atomic: threads may share a file.
 //! The map shows the file that was opened even when a writer puts another in its place.
@@ -227,8 +227,8 @@ pub const File = struct {
         platform.willNeed(slice(file.bytes, range));
     }
 
-    pub fn startReading(file: *const File, range: layout.Range) void {
-        platform.startReading(slice(file.bytes, range));
+    pub fn startReading(_: *const File, bytes: []const u8) void {
+        platform.startReading(bytes);
     }
 
     pub fn unknownSectionCount(file: *const File) u32 {
