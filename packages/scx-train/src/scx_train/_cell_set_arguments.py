@@ -85,7 +85,7 @@ def row_changes(
     tables: tuple[npt.NDArray[np.int32], ...] | None,
     manifest: Manifest,
     *,
-    normalize: Any,
+    normalize: bool,
     log1p: Any,
     target_sum: Any,
     downsample: tuple[Any, Any, Any],
@@ -111,7 +111,7 @@ def row_changes(
         remap_tables=tables,
         downsampling=downsampling,
         file_identities=identities,
-        normalize=normalize is not None and arguments.flag(normalize, "normalize"),
+        normalize=normalize,
         log1p=log1p is not None and arguments.flag(log1p, "log1p"),
         target_sum=1e4 if target_sum is None else arguments.positive(target_sum, "target_sum"),
     )

@@ -112,7 +112,8 @@ class SparseCellSetDataset(TerminalDataset):
     Warns
     -----
     UserWarning
-        A file is multimodal and no modality was named, or `scatter_block_index` is True.
+        A file is multimodal and no modality was named, `scatter_block_index` is True, or
+        `normalize` is and a file (the first such one is named) holds values that are no counts.
 
     Notes
     -----
@@ -168,13 +169,20 @@ class SparseCellSetDataset(TerminalDataset):
                 UserWarning,
                 stacklevel=2,
             )
-        readers = Readers(given, selection, limit=self._reader_limit, stacklevel=3)
+        normalizes = normalize is not None and arguments.flag(normalize, "normalize")
+        readers = Readers(
+            given,
+            selection,
+            limit=self._reader_limit,
+            expects_counts=normalizes,
+            stacklevel=3,
+        )
         manifest = readers.manifest
         tables, self._n_cols = checked_tables(remap_tables, n_global_genes, manifest)
         changes = row_changes(
             tables,
             manifest,
-            normalize=normalize,
+            normalize=normalizes,
             log1p=log1p,
             target_sum=target_sum,
             downsample=(downsample_target_library_size, downsample_method, downsample_seed),

@@ -19,6 +19,7 @@ from scx_core._errors import CorruptFileError
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 
+from ._counts import warn_unless_counts
 from ._given import absolute
 from ._source import open_source
 
@@ -31,6 +32,8 @@ class Reader:
     ----------
     path
         The file.
+    title
+        The matrix and its modality, for messages.
     matrix
         The matrix that is read; None in a file without cells.
     n_rows, n_cols
@@ -46,6 +49,7 @@ class Reader:
     """
 
     path: str
+    title: str
     matrix: Matrix | None
     n_rows: int
     n_cols: int
@@ -53,6 +57,15 @@ class Reader:
     cells: npt.NDArray[np.int64] | None
     deleted: npt.NDArray[np.int64]
     genes: bytes
+
+    @property
+    def live_rows(self) -> npt.NDArray[np.int64] | None:
+        """int64, ascending; the rows that plans may name; None for all."""
+        if self.cells is None and not len(self.deleted):
+            return None
+        cells = np.arange(self.n_rows, dtype=np.int64) if self.cells is None else self.cells
+        live: npt.NDArray[np.int64] = np.setdiff1d(cells, self.deleted)
+        return live
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,7 @@ class Selection:
         )
         return Reader(
             path=opened.path,
+            title=opened.title,
             matrix=opened.matrix,
             n_rows=opened.n_obs,
             n_cols=opened.n_vars,
@@ -120,6 +134,7 @@ def _open_plain(path: str) -> Reader | None:
         ]
     return Reader(
         path=file.path,
+        title="X",
         matrix=matrix,
         n_rows=n_rows,
         n_cols=n_cols,
@@ -182,8 +197,10 @@ class Readers:
         Which matrix.
     limit
         How many stay open; None for all.
+    expects_counts
+        Whether to warn of the first file whose values are no counts.
     stacklevel
-        Where a warning about the choice of a modality points; 0 for none.
+        Where warnings point: this one, and that about the choice of a modality; 0 for none of that.
     """
 
     def __init__(
@@ -192,6 +209,7 @@ class Readers:
         selection: Selection,
         *,
         limit: int | None,
+        expects_counts: bool = False,
         stacklevel: int,
     ) -> None:
         self._selection = selection
@@ -220,6 +238,14 @@ class Readers:
                 cells[file_id] = reader.cells
             if len(reader.deleted):
                 deleted[file_id] = reader.deleted
+            if expects_counts and reader.matrix is not None:
+                expects_counts = not warn_unless_counts(
+                    reader.matrix,
+                    reader.live_rows,
+                    label=reader.title,
+                    path=reader.path,
+                    stacklevel=stacklevel + 1,
+                )
             if len(self._open) < self._limit:
                 self._add(file_id, reader)
         self.manifest = Manifest(

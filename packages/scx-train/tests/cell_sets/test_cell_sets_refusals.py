@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,28 @@ def test_a_damaged_row_names_its_file(make_collection: MakeCollection) -> None:
         else:
             np.testing.assert_array_equal(batch["data"], good["data"])
     assert broken
+
+
+def _values(path: Path, values: Any) -> Path:
+    scx_core.from_anndata(anndata.AnnData(sp.csr_matrix(np.asarray(values, np.float32))), path)
+    return path
+
+
+@pytest.mark.parametrize("reader_limit", [None, 1])
+def test_normalising_what_is_no_counts_warns_once_of_the_first_such_file(
+    tmp_path: Path, reader_limit: int | None
+) -> None:
+    counts = _values(tmp_path / "counts.scx", [[1, 2], [0, 3]])
+    fractions = _values(tmp_path / "fractions.scx", [[1, 2], [0, 3], [0.5, 1]])
+    negative = _values(tmp_path / "negative.scx", [[1, -2]])
+    paths = [counts, fractions, negative]
+    with pytest.warns(UserWarning, match=r"^X of .*fractions\.scx holds 0\.5 in row 2") as caught:
+        SparseCellSetDataset(paths, normalize=True, reader_limit=reader_limit)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SparseCellSetDataset(paths, log1p=True)  # nothing is divided by a total
+        SparseCellSetDataset([counts], normalize=True)
+        scx_core.mark_deleted(fractions, [2])
+        SparseCellSetDataset([counts, fractions], normalize=True)
