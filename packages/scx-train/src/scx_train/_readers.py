@@ -46,6 +46,8 @@ class Reader:
         int64, ascending; the rows that are marked as deleted.
     genes
         Equal for files of equal var tables, which so have the same genes; others may have, too.
+    content
+        Equal as long as the file's matrices are the same.
     """
 
     path: str
@@ -57,6 +59,7 @@ class Reader:
     cells: npt.NDArray[np.int64] | None
     deleted: npt.NDArray[np.int64]
     genes: bytes
+    content: bytes
 
     @property
     def live_rows(self) -> npt.NDArray[np.int64] | None:
@@ -97,6 +100,7 @@ class Selection:
             cells=None if opened.modality is None else opened.modality.rows,
             deleted=opened.experiment.deleted_rows,
             genes=_digest(opened.var_names()),
+            content=_content(opened.experiment.file),
         )
 
     def genes_by_name(self, path: str) -> bytes:
@@ -107,6 +111,27 @@ class Selection:
 def _digest(names: npt.NDArray[np.object_]) -> bytes:
     text = "\0".join(map(str, names))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+_CONTENT = (
+    SectionType.CSR_SHARD,
+    SectionType.LAYER_CSR_SHARD,
+    SectionType.RAW_CSR_SHARD,
+    SectionType.MODALITY_ROWS,
+)
+
+
+def _content(file: FileReader) -> bytes:
+    """A digest of what rows are made of, by the hashes in the catalog.
+
+    Marking rows as deleted does not change it.
+    """
+    parts = [
+        part.name.encode("utf-8", "surrogatepass") + b"\0" + part.blake3
+        for part in file.sections
+        if part.section_type in _CONTENT
+    ]
+    return hashlib.blake2b(b"".join(sorted(parts)), digest_size=16).digest()
 
 
 def _open_plain(path: str) -> Reader | None:
@@ -142,6 +167,7 @@ def _open_plain(path: str) -> Reader | None:
         cells=None,
         deleted=file.deleted_rows(),
         genes=var.blake3,
+        content=_content(file),
     )
 
 
@@ -159,7 +185,7 @@ class Manifest:
         Of each file, as of `Reader`.
     cells, deleted
         As of `Reader`, of the files where not all rows can be read.
-    genes
+    genes, contents
         Of each file.
     """
 
@@ -171,11 +197,12 @@ class Manifest:
     cells: dict[int, npt.NDArray[np.int64]]
     deleted: dict[int, npt.NDArray[np.int64]]
     genes: tuple[bytes, ...]
+    contents: tuple[bytes, ...]
 
     @property
     def n_bytes(self) -> int:
         """Memory that it takes, about."""
-        per_file = 3 * 8 + 200  # the numbers; a path, and an array's head
+        per_file = 3 * 8 + 250  # the numbers; a path, an array's head, and a digest
         return len(self.paths) * per_file + sum(starts.nbytes for starts in self.shard_starts)
 
     @property
@@ -222,7 +249,7 @@ class Readers:
         self._evictions = 0
         self._high_water = 0
         columns: dict[str, list[Any]] = {
-            name: [] for name in ("rows", "cols", "nnz", "starts", "genes")
+            name: [] for name in ("rows", "cols", "nnz", "starts", "genes", "contents")
         }
         cells: dict[int, npt.NDArray[np.int64]] = {}
         deleted: dict[int, npt.NDArray[np.int64]] = {}
@@ -234,6 +261,7 @@ class Readers:
             columns["nnz"].append(0 if reader.matrix is None else reader.matrix.nnz)
             columns["starts"].append(reader.shard_starts)
             columns["genes"].append(same.setdefault(reader.genes, reader.genes))
+            columns["contents"].append(reader.content)
             if reader.cells is not None:
                 cells[file_id] = reader.cells
             if len(reader.deleted):
@@ -257,6 +285,7 @@ class Readers:
             cells=cells,
             deleted=deleted,
             genes=tuple(columns["genes"]),
+            contents=tuple(columns["contents"]),
         )
 
     @property
@@ -329,6 +358,12 @@ class Readers:
                 f"it was replaced by another file since the data set was built: it was "
                 f"{known[0]} x {known[1]} and is {reader.n_rows} x {reader.n_cols}, or its genes "
                 "changed; build the data set anew",
+                path=reader.path,
+            )
+        if reader.content != manifest.contents[file_id]:
+            raise CorruptFileError(
+                "it was replaced by another file since the data set was built, which has other "
+                "values; build the data set anew",
                 path=reader.path,
             )
         return reader

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from cell_set_files import MakeCollection, dense_of
 
+import scx_core
 from scx_train import SparseCellSetDataset
 
 PREFETCH = {
@@ -128,6 +129,31 @@ def test_a_file_that_was_replaced_is_refused_when_it_is_opened_again(
     with pytest.raises(ValueError, match=r"2\.scx: it was replaced by another file"):
         dataset.gather([2], [0], [0], [0, 1])
     dataset.gather([1], [0], [0], [0, 1])
+
+
+def test_a_file_of_the_same_shape_and_genes_but_other_values_is_refused_too(
+    make_collection: MakeCollection, tmp_path: Path
+) -> None:
+    files = make_collection([(5, 6, 2)] * 3)
+    other = tmp_path / "other.scx"
+    with scx_core.open(files.paths[2]) as experiment:
+        scx_core.from_anndata(experiment.to_anndata()[::-1].copy(), other)
+    dataset = SparseCellSetDataset(files.paths, reader_limit=1)
+    os.replace(other, files.paths[2])
+    with pytest.raises(ValueError, match=r"2\.scx: it was replaced .* which has other values"):
+        dataset.gather([2], [0], [0], [0, 1])
+    with pytest.raises(ValueError, match="which has other values"):
+        list(dataset.iter_with_plans([([2], [0], [0], [0, 1])]))
+
+
+def test_rows_may_be_marked_as_deleted_while_files_open_and_close(
+    make_collection: MakeCollection,
+) -> None:
+    files = make_collection([(5, 6, 2)] * 3)
+    dataset = SparseCellSetDataset(files.paths, reader_limit=1)
+    scx_core.mark_deleted(files.paths[2], [0])
+    batch = dataset.gather([2], [3], [0], [0, 1])
+    np.testing.assert_array_equal(dense_of(batch, 6), files.dense[2][[3]])
 
 
 def test_idle_counters_and_metrics(make_collection: MakeCollection) -> None:
