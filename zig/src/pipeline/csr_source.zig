@@ -131,15 +131,17 @@ pub fn bytesOfRows(source: anytype, rows: []const i64, report: *Report) Failure!
     return headBytes(rows.len) + 2 * value_bytes;
 }
 
-/// Where each row has its place.
+/// Where each row has its place. Who writes into a mapped file changes what its tables say: where they ask for more room
+/// than when the batch's memory was taken, there is none, and the row fails when it is decoded.
 pub fn placeRows(source: anytype, rows: []const i64, memory: Memory) void {
     const views: Views = .of(rows.len, memory);
-    var at: i32 = 0;
+    const room = @min(views.indices.len, std.math.maxInt(i32));
+    var at: usize = 0;
     for (rows, views.indptr[0..rows.len]) |row, *start| {
-        start.* = at;
-        at += @intCast(source.roomOf(row));
+        start.* = @intCast(at);
+        at += @intCast(@min(source.roomOf(row), room - at));
     }
-    views.indptr[rows.len] = at;
+    views.indptr[rows.len] = @intCast(at);
 }
 
 /// Moves rows that have fewer values than room together.
@@ -193,4 +195,25 @@ test "the parts of a batch lie apart, each from a cache line on" {
     try std.testing.expectEqual(@as(usize, line / 4), views.values.len);
     try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3), @intFromPtr(views.indices.ptr));
     try std.testing.expectEqual(@intFromPtr(&memory) + headBytes(3) + line, @intFromPtr(views.values.ptr));
+}
+
+test "rows of a table that grows after the memory was taken stay within it" {
+    const Table = struct {
+        counts: []const u64,
+
+        pub fn roomOf(table: *const @This(), row: i64) u64 {
+            return table.counts[@intCast(row)];
+        }
+    };
+    var report: Report = .{};
+    const before: Table = .{ .counts = &.{ 3, 5, 2 } };
+    const rows = [_]i64{ 0, 1, 2 };
+    var memory: [256]u8 align(line) = undefined;
+    const taken = memory[0..try bytesOfRows(&before, &rows, &report)];
+    placeRows(&before, &rows, taken);
+    try std.testing.expectEqualSlices(i32, &.{ 0, 3, 8, 10 }, Views.of(3, taken).indptr);
+
+    const room: i32 = @intCast(Views.of(3, taken).indices.len);
+    placeRows(&Table{ .counts = &.{ 3, std.math.maxInt(u64), 2 } }, &rows, taken);
+    try std.testing.expectEqualSlices(i32, &.{ 0, 3, room, room }, Views.of(3, taken).indptr);
 }
