@@ -123,6 +123,7 @@ def test_the_command_takes_an_address(
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:.*no whole numbers")
 def test_medians_are_the_same_to_the_last_bit(
     inputs: list[str], client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
