@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +94,43 @@ def test_a_full_disk_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         f"cellucid-prepare: error: {os.path.abspath('out.h5ad')}: "
         "cannot be written: File too large\n"
     )
+
+
+LIMITED = """
+import os, resource, sys
+import cellucid_prepare
+kind, *limits = sys.argv[1:]
+name = f"out.{kind}"
+for limit in map(int, limits):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        cellucid_prepare.prepare(
+            name, format=kind, data=f"in.{kind}", dataset_id="a", dataset_name="A", progress=False
+        )
+    except OSError as error:
+        print(error.errno, error.filename == os.path.abspath(name), sorted(os.listdir()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
+@pytest.mark.parametrize("kind", ["h5ad", "h5mu"])
+def test_hdf5_survives_a_limit_anywhere(kind: str) -> None:
+    matrix = np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32)
+    adata = ad.AnnData(sp.csr_matrix(matrix))
+    adata.obsm["X_umap"] = matrix[:, :2].copy()
+    if kind == "h5ad":
+        adata.write_h5ad("in.h5ad")
+    else:
+        mudata = pytest.importorskip("mudata")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mudata.MuData({"rna": adata, "protein": adata[:, :20].copy()}).write("in.h5mu")
+    limits = [1000, 300_000, 1_200_000, 2_400_000, 3_600_000, 4_800_000]
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED, kind, *map(str, limits)], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr  # HDF5 may crash at the very end
+    assert ended.stdout == len(limits) * f"{errno.EFBIG} True ['in.{kind}']\n"
 
 
 def test_hdf5_is_not_begun_without_space(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ one request for its start tells a browser where all values lie. Chunks come read
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellucid_prepare.containers.base import Grid, is_whole
+from cellucid_prepare.containers.room import Room
 from cellucid_prepare.encode.codecs import LEVEL, little_endian
 from cellucid_prepare.encode.native import Wrapping
 from cellucid_prepare.layout.nodes import ArraySpec, Attributes, Group, Text
@@ -40,6 +43,8 @@ class Hdf5Container:
     def __init__(self, path: Path, *, user_block: bytes = b"") -> None:
         self._path = path
         self._user_block = user_block
+        self._room = Room(path)
+        self._room.need(META_BLOCK_BYTES)
         self._file = h5py.File(
             path,
             "w",
@@ -51,6 +56,11 @@ class Hdf5Container:
 
     def close(self) -> None:
         """Close the file; it is whole then."""
+        try:
+            self._need(0)
+        except OSError:
+            self.abandon()
+            raise
         self._file.close()
         if self._user_block:
             assert len(self._user_block) <= MUDATA_USER_BLOCK_BYTES
@@ -58,15 +68,22 @@ class Hdf5Container:
                 file.write(self._user_block)
 
     def abandon(self) -> None:
-        """Close the file without care for what it holds."""
+        """Close the file without care for what it holds.
+
+        Its space is given back before: HDF5 may crash if it cannot write at the close.
+        """
+        with suppress(OSError):
+            os.truncate(self._path, 0)
         self._file.close()
 
     def declare_group(self, path: str, group: Group) -> None:
         """See `Container`."""
+        self._need(0)
         _set_attributes(self._file.create_group(path) if path else self._file, group.attributes)
 
     def declare_array(self, path: str, spec: ArraySpec) -> None:
         """See `Container`."""
+        self._need(0)
         filters: dict[str, Any] = {}
         if not is_whole(spec):
             filters = {
@@ -82,6 +99,7 @@ class Hdf5Container:
 
     def declare_text(self, path: str, text: Text) -> None:
         """See `Container`."""
+        self._need(0)
         filters: dict[str, Any] = {}
         if text.shape and 0 not in text.shape:
             filters = {
@@ -100,6 +118,7 @@ class Hdf5Container:
 
     def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
         """See `Container`."""
+        self._need(len(stored))
         dataset = self._dataset(path)
         start = tuple(at * step for at, step in zip(grid, self._open_chunks, strict=True))
         dataset.id.write_direct_chunk(start, stored)
@@ -107,10 +126,12 @@ class Hdf5Container:
     def put_whole(self, path: str, values: npt.NDArray[Any]) -> None:
         """See `Container`."""
         if values.size:
+            self._need(values.nbytes)
             self._file[path][...] = little_endian(values).reshape(values.shape)
 
     def put_text(self, path: str, text: Text) -> None:
         """See `Container`."""
+        self._need(_text_bytes(text))
         if isinstance(text.values, str):
             self._file[path][()] = text.values
         elif text.values:
@@ -118,8 +139,13 @@ class Hdf5Container:
 
     def end_array(self, path: str) -> None:
         """Flush: HDF5 gives small chunks their place in the file only then."""
+        self._need(0)
         self._file[path].flush()
         self._open = None
+
+    def _need(self, n_bytes: int) -> None:
+        """See that `n_bytes` more can be written."""
+        self._room.need(self._file.id.get_filesize() + n_bytes)
 
     _open: tuple[str, Any] | None = None
     _open_chunks: tuple[int, ...] = ()
@@ -129,6 +155,12 @@ class Hdf5Container:
             self._open = path, self._file[path]
             self._open_chunks = self._open[1].chunks
         return self._open[1]
+
+
+def _text_bytes(text: Text) -> int:
+    """What `text` takes at most: its characters, and 40 bytes for each value's place."""
+    values = [text.values] if isinstance(text.values, str) else text.values
+    return sum((1 if value.isascii() else 4) * len(value) + 40 for value in values)
 
 
 def _set_attributes(item: Any, attributes: Attributes) -> None:
