@@ -40,8 +40,6 @@ class Hdf5Container:
     `user_block` is what stands before the HDF5 part, padded to `MUDATA_USER_BLOCK_BYTES`.
     """
 
-    takes_any_order = False
-
     def __init__(self, path: Path, *, user_block: bytes = b"") -> None:
         self._path = path
         self._user_block = user_block

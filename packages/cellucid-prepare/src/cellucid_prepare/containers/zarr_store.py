@@ -6,7 +6,6 @@ consolidated, so that one document describes all of it.
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +28,6 @@ ZIP_MODE = 0o100644 << 16
 class Store(Protocol):
     """Where the files of a Zarr store go."""
 
-    @property
-    def takes_any_order(self) -> bool:
-        """Whether `put` may be called from several threads at once."""
-        ...
-
     def put(self, path: str, content: bytes) -> None:
         """Store one file."""
         ...
@@ -41,8 +35,6 @@ class Store(Protocol):
 
 class FolderStore:
     """Files in folders."""
-
-    takes_any_order = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -54,16 +46,11 @@ class FolderStore:
         if folder not in self._folders:
             (self._root / folder).mkdir(parents=True, exist_ok=True)
             self._folders.add(folder)
-        with io.FileIO(f"{self._root}/{path}", "w") as file:
-            left = memoryview(content)
-            while left:
-                left = left[file.write(left) :]
+        (self._root / path).write_bytes(content)
 
 
 class ZipStore:
     """Uncompressed entries of a zip, in the order in which they come."""
-
-    takes_any_order = False
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -90,11 +77,6 @@ class ZarrContainer:
         self._store = store
         self._is_v3 = zarr_format == 3
         self._documents: dict[str, Any] = {}
-
-    @property
-    def takes_any_order(self) -> bool:
-        """See `Container`."""
-        return self._store.takes_any_order
 
     def declare_group(self, path: str, group: Group) -> None:
         """See `Container`."""
