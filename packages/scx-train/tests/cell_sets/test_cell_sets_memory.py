@@ -77,4 +77,6 @@ def test_what_is_used_is_what_is_said(
     allowed = min(said, limit * MB)
     # Far less than a batch of difference, so that one more or fewer of them would show.
     assert used <= 1.15 * allowed + 8 * MB, (used, said, limit)
-    assert used >= 30 * MB, "the batch that the loop holds and the next one were not measured"
+    # With fewer readers than the plans have files, a batch is made when the one before is gone.
+    batches_held = 1 if "reader_limit" in options else 2
+    assert used >= batches_held * 15 * MB, "what the loop holds was not measured"
