@@ -5,13 +5,8 @@ The keys say the promises in short; each names tests of this folder, which a tes
 
 from __future__ import annotations
 
-import ast
-from functools import cache
-from pathlib import Path
-
 import pytest
-
-FOLDER = Path(__file__).parent
+from promised_tests import functions_in
 
 TRAINING_DATASET = {
     "each loop over the data set is one epoch, and shards come in a new order": [
@@ -385,12 +380,6 @@ PAGES = {
     "forks": FORKS,
     "user cases": CASES,
 }
-
-
-@cache
-def functions_in(file: str) -> frozenset[str]:
-    tree = ast.parse((FOLDER / file).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
 @pytest.mark.parametrize(

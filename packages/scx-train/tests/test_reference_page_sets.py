@@ -6,13 +6,9 @@ hold it to its word. A test that goes or is renamed fails here.
 
 from __future__ import annotations
 
-import ast
-from functools import cache
-from pathlib import Path
-
 import pytest
+from promised_tests import functions_in
 
-FOLDER = Path(__file__).parent
 SETS = "cell_sets/test_cell_sets_"
 
 CELL_SETS = {
@@ -201,12 +197,6 @@ PAGES = {
     "neighbourhoods": NEIGHBORHOODS,
     "user cases": CASES,
 }
-
-
-@cache
-def functions_in(file: str) -> frozenset[str]:
-    tree = ast.parse((FOLDER / file).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
 
@@ -11,13 +10,13 @@ from scx_core._joined import JoinedCsr
 from scx_core._pipeline import BATCH_ROWS_MAX
 
 from ._cell_set_plans import CellSetPlan, CellSetRules
-from ._cell_sets import CellSetBatch, CellSetSource, batch_bytes, batch_of
+from ._cell_sets import CellSetBatch, CellSetSource, RuledDecoder, batch_of
 
 # The pipeline counts the values of a batch in int32.
 _VALUES_MAX = np.iinfo(np.int32).max
 
 
-class PipelineDecoder:
+class PipelineDecoder(RuledDecoder):
     """Decodes plans of cell sets for one iterator.
 
     Parameters
@@ -37,7 +36,7 @@ class PipelineDecoder:
     def __init__(
         self, rules: CellSetRules, source: CellSetSource, *, lookahead: int, threads: int
     ) -> None:
-        self._rules = rules
+        super().__init__(rules)
         self._source = source
         self._batches = max(1, lookahead)
         self._threads = threads
@@ -46,15 +45,6 @@ class PipelineDecoder:
         self._pipeline: JoinedCsr | None = None
         self._submitted: deque[CellSetPlan] = deque()
         self.n_on_demand = 0
-
-    def prepare(self, plan: Any) -> CellSetPlan | None:
-        """Check a plan; None for an empty one."""
-        prepared = self._rules.prepare(plan)
-        return prepared if len(prepared.rows) else None
-
-    def batch_bytes(self, prepared: CellSetPlan) -> int:
-        """Memory of the batch, by the mean of the files."""
-        return batch_bytes(len(prepared.rows), self._rules.mean_values)
 
     def submit(self, prepared: CellSetPlan) -> None:
         """Have the threads decode it; a batch that may be too large for them waits."""

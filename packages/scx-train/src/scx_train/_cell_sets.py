@@ -139,7 +139,29 @@ class CellSetDecoder(Protocol):
     def close(self) -> None: ...
 
 
-class LeasingDecoder:
+class RuledDecoder:
+    """What decoders of cell sets share: what plans have to be.
+
+    Parameters
+    ----------
+    rules
+        What plans have to be.
+    """
+
+    def __init__(self, rules: CellSetRules) -> None:
+        self._rules = rules
+
+    def prepare(self, plan: Any) -> CellSetPlan | None:
+        """Check a plan; None for an empty one."""
+        prepared = self._rules.prepare(plan)
+        return prepared if len(prepared.rows) else None
+
+    def batch_bytes(self, prepared: CellSetPlan) -> int:
+        """Memory of the batch, by the mean of the files."""
+        return batch_bytes(len(prepared.rows), self._rules.mean_values)
+
+
+class LeasingDecoder(RuledDecoder):
     """Decodes plans where only some files may be open: each opens what it needs.
 
     Several plans are decoded at a time.
@@ -164,7 +186,7 @@ class LeasingDecoder:
         lookahead: int,
         threads: int,
     ) -> None:
-        self._rules = rules
+        super().__init__(rules)
         self._source = source
         self._threads = threads
         # As many plans at a time as there are threads; a single one is decoded by all of them.
@@ -175,15 +197,6 @@ class LeasingDecoder:
         self._changing = threading.RLock()
         self.n_on_demand = 0
         self.n_over_reader_limit = 0
-
-    def prepare(self, plan: Any) -> CellSetPlan | None:
-        """Check a plan; None for an empty one."""
-        prepared = self._rules.prepare(plan)
-        return prepared if len(prepared.rows) else None
-
-    def batch_bytes(self, prepared: CellSetPlan) -> int:
-        """Memory of the batch, by the mean of the files."""
-        return batch_bytes(len(prepared.rows), self._rules.mean_values)
 
     def submit(self, prepared: CellSetPlan) -> None:
         """Begin to decode, or remember the plan where that is not allowed."""
