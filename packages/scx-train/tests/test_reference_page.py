@@ -6,6 +6,7 @@ The keys say the promises in short; each names tests of this folder, which a tes
 from __future__ import annotations
 
 import pytest
+
 from promised_tests import functions_in
 
 TRAINING_DATASET = {

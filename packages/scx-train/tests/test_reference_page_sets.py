@@ -7,6 +7,7 @@ hold it to its word. A test that goes or is renamed fails here.
 from __future__ import annotations
 
 import pytest
+
 from promised_tests import functions_in
 
 SETS = "cell_sets/test_cell_sets_"
