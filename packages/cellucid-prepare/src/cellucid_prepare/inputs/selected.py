@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scx_core.sources.anndata_memory import matrix_source
 from scx_core.sources.base import CsrBlock, DenseBlock, IndexDtypes, MatrixForm, MatrixSource
 from scx_core.sources.csc_transpose import Transposition
+from scx_core.sources.derived import DerivedSource
 from scx_core.sources.h5_compressed import CompressedPiece, as_indices
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.reordered_rows import ReorderedRows
@@ -20,13 +21,11 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selected(DerivedSource):
     """Ascending rows, and any distinct columns, of another matrix."""
 
-    source: MatrixSource
     rows: Places
     columns: Places
-    index_dtypes: IndexDtypes | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,14 +33,9 @@ class Selected:
         return len(self.rows), len(self.columns)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
-        return self.source.dtype
-
-    @property
-    def form(self) -> MatrixForm:
-        """How the other one is held."""
-        return self.source.form
+    def index_dtypes(self) -> IndexDtypes | None:
+        """Nobody asked for the widths of a part."""
+        return None
 
     @property
     def n_values(self) -> int:
@@ -69,19 +63,12 @@ class Selected:
 
 
 def _chosen(block: CsrBlock, rows: Places, number: npt.NDArray[np.int32]) -> CsrBlock:
-    counts = np.diff(block.indptr)
-    starts = block.indptr[:-1] - block.indptr[0]
-    counts, starts = counts[rows], starts[rows]
-    ends = np.cumsum(counts)
-    places = np.repeat(starts - (ends - counts), counts) + np.arange(int(counts.sum()))
+    counts, places = block.value_places(rows)
     indices = number[block.indices[places]]
     kept = indices >= 0
     before = np.concatenate(([0], np.cumsum(kept)))
-    return CsrBlock(
-        before[np.concatenate(([0], ends))].astype(np.int64),
-        indices[kept],
-        block.values[places][kept],
-    )
+    indptr = before[np.concatenate(([0], np.cumsum(counts)))].astype(np.int64)
+    return CsrBlock(indptr, indices[kept], block.values[places][kept])
 
 
 def selected(

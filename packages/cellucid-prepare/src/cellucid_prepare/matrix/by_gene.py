@@ -10,39 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core.sources.base import CsrBlock, DenseBlock, IndexDtypes, MatrixForm, MatrixSource
+from scx_core.sources.derived import DerivedSource
 from scx_core.sources.h5_compressed import CompressedPiece
 
 
 @dataclass(frozen=True)
-class ByGene:
+class ByGene(DerivedSource):
     """A source of blocks of cells that can also give whole genes, one after the other."""
 
-    source: MatrixSource
     pieces: Callable[[int], Iterator[CompressedPiece]]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Cells and genes."""
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
-        return self.source.dtype
-
-    @property
-    def form(self) -> MatrixForm:
-        """How it is held."""
-        return self.source.form
-
-    @property
-    def index_dtypes(self) -> IndexDtypes | None:
-        """See `MatrixSource`."""
-        return self.source.index_dtypes
-
-    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock | DenseBlock]:
-        """See `MatrixSource`."""
-        return self.source.row_blocks(block_bytes)
 
 
 def gives_genes(source: MatrixSource, places: npt.NDArray[np.int32] | None) -> bool:
@@ -71,11 +47,9 @@ def gene_blocks(
 
 
 def _rows_of(block: CsrBlock, rows: npt.NDArray[np.int64]) -> CsrBlock:
-    starts = (block.indptr[:-1] - block.indptr[0])[rows]
-    ends = np.cumsum(np.diff(block.indptr)[rows])
-    counts = np.diff(ends, prepend=0)
-    taken = np.repeat(starts - (ends - counts), counts) + np.arange(int(counts.sum()))
-    return CsrBlock(np.concatenate(([0], ends)), block.indices[taken], block.values[taken])
+    counts, places = block.value_places(rows)
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    return CsrBlock(indptr, block.indices[places], block.values[places])
 
 
 def without_zeros(block: CsrBlock) -> tuple[npt.NDArray[np.int64], CsrBlock]:

@@ -44,6 +44,16 @@ class CsrBlock:
         """How many rows."""
         return len(self.indptr) - 1
 
+    def value_places(
+        self, rows: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """How many values each of these rows has, and where in the block they lie, row by row."""
+        counts = np.diff(self.indptr)[rows]
+        starts = (self.indptr[:-1] - self.indptr[0])[rows]
+        before = np.cumsum(counts) - counts
+        places = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+        return counts, places
+
 
 @dataclass(frozen=True)
 class DenseBlock:

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from scx_core.sources.base import (
     CsrBlock,
     DenseBlock,
     IndexDtypes,
     MatrixForm,
-    MatrixSource,
 )
 from scx_core.sources.csc_transpose import Transposition
 from scx_core.sources.h5_compressed import (
@@ -171,67 +169,6 @@ class DenseOnDisk:
                 yield CompressedPiece(
                     first_col, by_column.indptr, by_column.indices + first_row, by_column.values
                 )
-
-
-@dataclass(frozen=True)
-class SelectedColumns:
-    """The columns of a CSR source for which `kept` is true, renumbered."""
-
-    source: MatrixSource
-    kept: npt.NDArray[np.bool_]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape[0], int(self.kept.sum())
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def form(self) -> MatrixForm:
-        return self.source.form
-
-    @property
-    def index_dtypes(self) -> IndexDtypes | None:
-        return self.source.index_dtypes
-
-    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
-        number = np.cumsum(self.kept, dtype=np.int32) - 1
-        for block in self.source.row_blocks(block_bytes):
-            assert isinstance(block, CsrBlock)
-            chosen = self.kept[block.indices]
-            kept_before = np.concatenate(([0], np.cumsum(chosen)))
-            yield CsrBlock(
-                indptr=kept_before[block.indptr - block.indptr[0]],
-                indices=number[block.indices[chosen]],
-                values=block.values[chosen],
-            )
-
-
-@dataclass(frozen=True)
-class CastValues:
-    """A CSR source with its values in another type that holds all of them exactly."""
-
-    source: MatrixSource
-    dtype: np.dtype[Any]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def form(self) -> MatrixForm:
-        return self.source.form
-
-    @property
-    def index_dtypes(self) -> IndexDtypes | None:
-        return self.source.index_dtypes
-
-    def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
-        for block in self.source.row_blocks(block_bytes):
-            assert isinstance(block, CsrBlock)
-            yield replace(block, values=block.values.astype(self.dtype))
 
 
 OnDisk: TypeAlias = CsrOnDisk | CscOnDisk | DenseOnDisk

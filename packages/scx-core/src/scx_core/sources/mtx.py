@@ -28,8 +28,9 @@ from scx_core.sources.base import (
     ModalityContent,
 )
 from scx_core.sources.csc_transpose import Collection, Transposition, Turned
+from scx_core.sources.derived import SelectedColumns
 from scx_core.sources.detect import advice, matrix_files, source_kind
-from scx_core.sources.h5_matrices import ReadingMeans, SelectedColumns
+from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.mtx_text import MatrixMarketFile, open_text, whole_text
 from scx_core.sources.tenx import float32_if_exact, selected_features
 

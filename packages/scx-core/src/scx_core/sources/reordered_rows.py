@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.sources.base import CsrBlock, DenseBlock, IndexDtypes, MatrixForm
+from scx_core.sources.base import CsrBlock, DenseBlock
 from scx_core.sources.csc_transpose import Transposition, Turned
+from scx_core.sources.derived import DerivedSource
 from scx_core.sources.h5_matrices import OnDisk, ReadingMeans
 from scx_core.writing._blocks import as_csr
 
 
 @dataclass(frozen=True)
-class ReorderedRows:
+class ReorderedRows(DerivedSource):
     """Row i of this source is row `order[i]` of another one.
 
     Reading single rows from all over a compressed file would unpack it many times over. So the
@@ -26,22 +26,6 @@ class ReorderedRows:
     source: OnDisk
     order: npt.NDArray[np.int64]
     means: ReadingMeans
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def form(self) -> MatrixForm:
-        return self.source.form
-
-    @property
-    def index_dtypes(self) -> IndexDtypes | None:
-        return self.source.index_dtypes
 
     def row_blocks(self, block_bytes: int) -> Iterator[CsrBlock]:
         n_rows, n_cols = self.shape
@@ -64,13 +48,9 @@ class ReorderedRows:
 
 def sorted_rows(block: CsrBlock, numbers: npt.NDArray[np.int64], sorting: Transposition) -> Turned:
     """The rows of a block in the order of their new numbers, those without values left out."""
-    starts = block.indptr[:-1] - block.indptr[0]
-    counts = np.diff(block.indptr)
     order = np.argsort(numbers)
-    order = order[counts[order] > 0]
-    counts = counts[order]
-    before = np.cumsum(counts) - counts
-    places = np.repeat(starts[order] - before, counts) + np.arange(int(counts.sum()))
+    order = order[np.diff(block.indptr)[order] > 0]
+    counts, places = block.value_places(order)
     return Turned(
         majors=numbers[order].astype(sorting.major_dtype),
         counts=counts.astype(sorting.major_dtype),

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from scx_core._user_warnings import warn_user
 from scx_core.metadata._text import default_text_dtype
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
+from scx_core.sources.derived import CastValues, SelectedColumns
 from scx_core.sources.detect import advice, legacy_genomes, source_kind
 from scx_core.sources.h5_compressed import compressed_arrays
-from scx_core.sources.h5_matrices import CastValues, CsrOnDisk, SelectedColumns
+from scx_core.sources.h5_matrices import CsrOnDisk
 from scx_core.sources.hdf5 import (
     Dataset,
     Group,
