@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,90 @@ def test_epochs_in_two_threads(make_file: MakeFile) -> None:
             worker.join()
     assert len(results) == 15
     assert all(sorted(rows) == list(range(301)) for rows in results)
+
+
+def test_several_threads_share_the_batches_of_an_epoch(make_file: MakeFile) -> None:
+    """Each batch goes to one of them, with values and rows that belong together."""
+    matrix = np.repeat(np.arange(1, 301, dtype=np.float32)[:, None], 5, axis=1)
+    path = make_file(matrix=matrix, shard_size=50)
+    with TrainingDataset(path, 2, prefetch_batches=2, normalize=False, log1p=False) as dataset:
+        for _ in range(3):
+            batches = iter(dataset)
+            taken: list[Any] = []
+            errors: list[BaseException] = []
+
+            def run(batches: Any = batches, taken: Any = taken, errors: Any = errors) -> None:
+                try:
+                    taken.extend(batches)
+                except BaseException as error:
+                    errors.append(error)
+
+            workers = [threading.Thread(target=run) for _ in range(4)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join(60)
+            assert errors == []
+            assert sorted(rows_of(taken)) == list(range(300))
+            for batch in taken:
+                assert (batch["X"] == batch["cell_indices"][:, None] + 1).all()
+            assert dataset.state_dict()["batch"] == 0  # that of the next epoch
+
+
+def test_ending_an_epoch_while_another_thread_waits_for_it(
+    make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scx_core import _pipeline
+
+    native = _pipeline.native()
+    waiting = threading.Event()
+
+    class NeverReady:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(native.lib, name)
+
+        def scx_pipeline_wait(self, _pipeline: Any, timeout_ms: int, *_: Any) -> int:
+            waiting.set()
+            time.sleep(timeout_ms / 1000)
+            return 12  # SCX_TIMEOUT
+
+    class Library:
+        ffi, lib = native.ffi, NeverReady()
+
+    path = make_file(50)
+    for end, expected in (("epoch", []), ("data set", ["closed while this epoch was running"])):
+        with TrainingDataset(path, 8) as dataset:
+            batches: Any = iter(dataset)
+            taken: list[Any] = []
+            errors: list[str] = []
+
+            def run(batches: Any = batches, taken: Any = taken, errors: Any = errors) -> None:
+                try:
+                    taken.extend(batches)
+                except RuntimeError as raised:
+                    errors.append(str(raised))
+
+            waiting.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(_pipeline, "native", Library)
+                worker = threading.Thread(target=run)
+                worker.start()
+                assert waiting.wait(60)
+                (batches if end == "epoch" else dataset).close()
+                worker.join(60)
+            assert not worker.is_alive() and taken == []
+            assert len(errors) == len(expected)
+            assert all(text in error for text, error in zip(expected, errors, strict=True))
+            assert sorted(rows_of(dataset)) == list(range(50))
+
+
+def test_an_epoch_under_way_is_not_sent_or_copied(make_file: MakeFile) -> None:
+    with TrainingDataset(make_file(20), 8) as dataset:
+        batches = iter(dataset)
+        for send in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(RuntimeError, match="num_workers=0"):
+                send(batches)
+        assert len(list(batches)) == 3
 
 
 def test_an_iterator_that_has_ended_stays_ended(make_file: MakeFile) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from ._cutting import Cutting
 from ._order import EpochOrder, Rows, RowStream
 from ._pipelines import Pipeline, PipelineShelf
-from ._process import HomeProcess
+from ._process import REMEDY, HomeProcess
 from ._progress import Progress
 from ._sampling import CuttingByLabel
 
 BatchT = TypeVar("BatchT")
+
+CLOSED = "the data set was closed while this epoch was running: iterate over it again for the next"
 
 
 class EpochIterator(Iterator[BatchT]):
     """The batches of one epoch, in order, from the one on where `progress` stands.
 
     It ends with the epoch, with `close`, or with the first error; its pipeline then serves the
-    next epoch. Dropping it half-way is fine.
+    next epoch. Dropping it half-way is fine. Several threads may iterate: each batch goes to one.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class EpochIterator(Iterator[BatchT]):
         owner: str,
     ) -> None:
         self._home = HomeProcess()
+        # Of the thread that takes a batch. `close` goes without, as it ends such a wait.
+        self._taking = threading.Lock()
         self._shelf = shelf
         self._make_batch = make_batch
         self._owner = owner
@@ -56,35 +61,59 @@ class EpochIterator(Iterator[BatchT]):
         return self
 
     def __next__(self) -> BatchT:
+        if self._pipeline is None:
+            raise StopIteration
+        self._home.check(self._owner)  # first: in a fork nobody would open the lock again
+        with self._taking:
+            values, rows = self._take()
+        return self._make_batch(values, rows)
+
+    def _take(self) -> tuple[Any, Rows]:
+        """What the pipeline made of the next batch, and its rows."""
         pipeline = self._pipeline
         if pipeline is None:
-            raise StopIteration
-        self._home.check(self._owner)
+            raise StopIteration  # another thread came to the end meanwhile
         if pipeline.closed:
-            self.close()
-            raise RuntimeError(
-                "the data set was closed while this epoch was running: iterate over it again for "
-                "the next epoch"
-            )
+            self._give_back()
+            raise RuntimeError(CLOSED)
         if not self._under_way:
             self._progress.finished = True
-            self.close()
+            self._give_back()
             raise StopIteration
         try:
             values = pipeline.wait()
             rows = self._under_way.popleft()
             self._submit_next(pipeline)
-        except BaseException:
+        except BaseException as error:
             # Also Ctrl-C: it may have come between two of these steps.
+            ended, closed = self._pipeline is None, pipeline.closed
             self._abort()
+            if isinstance(error, RuntimeError) and ended:
+                raise StopIteration from None  # by another thread
+            if isinstance(error, RuntimeError) and closed:
+                raise RuntimeError(CLOSED) from None
             raise
         self._progress.batch += 1
-        return self._make_batch(values, rows)
+        return values, rows
 
     def close(self) -> None:
-        """End the epoch here. Ending it again does nothing."""
+        """End the epoch here, also where another thread waits. Ending it again does nothing."""
+        if not self._home.is_here:
+            self._pipeline = None  # neither threads nor locks are those of this process
+        elif self._taking.acquire(blocking=False):
+            try:
+                self._give_back()
+            finally:
+                self._taking.release()
+        else:
+            self._abort()  # whoever waits must not get a batch of the epoch that has it next
+
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError(f"batches of a {self._owner} cannot be sent or copied: {REMEDY}")
+
+    def _give_back(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None and self._home.is_here:
+        if pipeline is not None:
             self._shelf.give_back(pipeline)
 
     def _abort(self) -> None:
