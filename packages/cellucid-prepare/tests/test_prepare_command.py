@@ -9,7 +9,6 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,18 +146,39 @@ def test_exit_codes_and_messages(
     assert not list(Path().glob("*out*")) and Path("in.h5ad").read_bytes() == before
 
 
-def test_progress_is_a_bar() -> None:
+@pytest.mark.parametrize("has_matrix", [True, False])
+def test_progress_counts_to_its_end(has_matrix: bool) -> None:
+    told: list[tuple[int, int]] = []
+    given = small()
+    if not has_matrix:
+        del given["gene_expression"]
+        given.pop("var", None)
+    written("h5ad", **given, progress=lambda done, total: told.append((done, total)))
+    total = told[0][1]
+    assert total > 0 and {in_all for _, in_all in told} == {total}
+    done = [count for count, _ in told]
+    assert done == sorted(done) and done[-1] == total
+
+
+def test_a_bar_says_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    written("zarr2", **small(), progress=True)
+    said = capsys.readouterr().err
+    assert "100%" in said and "parts" in said and "rows" not in said
+
+
+def test_as_a_module() -> None:
+    for module in ("cellucid_prepare", "scx_core"):
+        command = [sys.executable, "-m", module, "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and cellucid_prepare.__version__ in done.stdout, done.stderr
     adata().write_h5ad("in.h5ad")
-    with_bar: list[Any] = []
-    cellucid_prepare.prepare(
-        "out.h5ad",
-        format="h5ad",
-        data="in.h5ad",
-        dataset_id="a",
-        dataset_name="A",
-        progress=lambda done, total: with_bar.append((done, total)),
-    )
-    assert with_bar[-1][0] == with_bar[-1][1] > 0
+    command = [sys.executable, "-m", "cellucid_prepare"]
+    done = subprocess.run([*command, "in.h5ad", "out.h5ad", *NAMED], capture_output=True, text=True)
+    assert done.returncode == 0 and "out.h5ad: " in done.stdout, done.stderr
+    done = subprocess.run([*command, "check", "in.h5ad"], capture_output=True, text=True)
+    assert done.returncode == 1 and "not ready" in done.stdout
+    done = subprocess.run([*command, "nothing.h5ad", "o.h5ad", *NAMED], capture_output=True)
+    assert done.returncode == 1 and done.stderr.startswith(b"cellucid-prepare: error: ")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="ends by signal")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellucid_prepare.checks.target import Target
-from cellucid_prepare.containers.base import leaf_count, write_layout
+from cellucid_prepare.containers.base import part_count, write_layout
 from cellucid_prepare.containers.placing import staged
 from cellucid_prepare.containers.telling import told, writing_to
 from cellucid_prepare.encode.pool import Encoder, encoder
@@ -30,7 +30,7 @@ def write_output(target: Target, layout: Group, *, threads: int, progress: Progr
     with (
         writing_to(target.path),
         staged(target.path) as hidden,
-        row_progress(progress, leaf_count(layout)) as done,
+        row_progress(progress, part_count(layout), unit="parts") as done,
         encoder(threads) as encode,
     ):
         if target.format in ("h5ad", "h5mu"):

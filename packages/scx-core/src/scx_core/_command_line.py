@@ -19,6 +19,7 @@ from typing import Any
 from ._byte_sizes import parse_bytes
 from ._commands import UsageError
 from ._commands.words import ARGUMENTS, in_words, with_options
+from ._interrupts import repeated_interrupts
 
 FAILED = 1
 INTERRUPTED = 130
@@ -47,7 +48,8 @@ def run_program(
             warnings.showwarning = _warning_shower(program, names)
             previous = _end_cleanly_on_termination()
             try:
-                code: int = options.run(options)
+                with repeated_interrupts():
+                    code: int = options.run(options)
             finally:
                 if previous is not None:
                     signal.signal(signal.SIGTERM, previous)

@@ -430,6 +430,44 @@ def test_interrupts_leave_nothing_behind(tmp_path: Path, number: int, code: int)
     assert out.read_bytes() == b"an old file"
 
 
+LOSING = """
+import argparse, signal, sys, time, weakref
+from scx_core._command_line import run_program
+
+class Referent:
+    pass
+
+def run(options):
+    number = signal.Signals(int(options.number))
+    def callback(_):
+        signal.raise_signal(number)
+    thing = Referent()
+    reference = weakref.ref(thing, callback)
+    del thing
+    if not options.last:
+        time.sleep(30)
+    return 0
+
+parser = argparse.ArgumentParser(prog="losing")
+parser.add_argument("number")
+parser.add_argument("--last", action="store_true")
+parser.set_defaults(run=run, parser=parser)
+sys.exit(run_program(parser, None))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent")
+@pytest.mark.parametrize("last", [[], ["--last"]])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_the_callback_of_a_weak_reference_ends_the_program(
+    number: int, code: int, last: list[str]
+) -> None:
+    command = [sys.executable, "-c", LOSING, str(int(number)), *last]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=25)
+    assert done.returncode == code
+    assert "ignored" not in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.skipif(os.name != "posix", reason="pipes are closed")
 def test_a_reader_that_stops_early_is_no_error_to_talk_of(tmp_path: Path) -> None:
     adata = sample()

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import scx_core
+from scx_core._interrupts import kept_interrupts
 from scx_core.sources.base import CsrBlock, DenseBlock, ExperimentContent, ModalityContent
 from scx_core.writing import write_experiment
-from scx_core.writing._interrupts import kept_interrupts
 from scx_core.writing._read_ahead import OneAhead
 
 N_ROWS = 100
@@ -174,8 +174,11 @@ def test_a_process_that_is_stopped(
 class Interrupting:
     """Raises in its destructor, as a Ctrl-C does that comes in the middle of a long C call."""
 
+    def __init__(self, ending: BaseException | None = None) -> None:
+        self.ending = KeyboardInterrupt() if ending is None else ending
+
     def __del__(self) -> None:
-        raise KeyboardInterrupt
+        raise self.ending
 
 
 class InterruptAt:
@@ -210,12 +213,16 @@ def test_an_interrupt_that_a_destructor_swallows_is_raised_with_the_next_block(
 
 
 def test_an_interrupt_that_a_destructor_swallows_last_of_all() -> None:
-    def work() -> None:
+    def work(ending: BaseException) -> None:
         with kept_interrupts():
-            Interrupting()
+            Interrupting(ending)
 
     with pytest.raises(KeyboardInterrupt):
-        work()
+        work(KeyboardInterrupt())
+    # what programs raise on SIGTERM
+    with pytest.raises(SystemExit) as raised:
+        work(SystemExit(143))
+    assert raised.value.code == 143
 
 
 def test_other_errors_in_destructors_are_reported_as_ever(

@@ -72,7 +72,7 @@ def write_layout(
 ) -> None:
     """Declare all that `root` holds and then write its values.
 
-    `folder` is where temporary files may lie; `done` is called after every chunk.
+    `folder` is where temporary files may lie; `done` is told of the parts that `part_count` counts.
     """
     _declare("", root, container)
     for leaf in leaves(root):
@@ -84,7 +84,7 @@ def write_layout(
         else:
             _write_numbers(leaf.path, leaf.node, container, encode)
         container.end_array(leaf.path)
-        done(0)
+        done(1)
 
 
 def _declare(path: str, node: Node, container: Container) -> None:
@@ -223,10 +223,9 @@ class WaitingChunks:
             yield self._file.read(length)
 
 
-def leaf_count(root: Group) -> int:
-    """How many chunks the streams of `root` have."""
+def part_count(root: Group) -> int:
+    """How many parts `write_layout` tells of: the chunks of a matrix, and each other array."""
     return sum(
-        n_chunks(next(iter(leaf.bundle.arrays.values())))
+        1 if isinstance(leaf, Leaf) else n_chunks(next(iter(leaf.bundle.arrays.values())))
         for leaf in leaves(root)
-        if not isinstance(leaf, Leaf)
     )

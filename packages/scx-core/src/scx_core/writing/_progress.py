@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from scx_core.writing._interrupts import kept_interrupts
+from scx_core._interrupts import kept_interrupts
 
 ProgressCallback: TypeAlias = Callable[[int, int], object]
 Progress: TypeAlias = bool | ProgressCallback | None
@@ -16,9 +16,14 @@ with the rows done and the rows in all, counted over every matrix."""
 
 
 @contextmanager
-def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told of rows as they are done; it also raises a swallowed Ctrl-C."""
-    with kept_interrupts() as raise_interrupt, _shown(progress, total_rows) as on_rows:
+def row_progress(
+    progress: Progress, total_rows: int, *, unit: str = "rows"
+) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told of rows as they are done; it also raises a swallowed Ctrl-C.
+
+    `unit` is what a bar calls what is counted, where it is not rows.
+    """
+    with kept_interrupts() as raise_interrupt, _shown(progress, total_rows, unit) as on_rows:
 
         def done(n_rows: int) -> None:
             on_rows(n_rows)
@@ -28,7 +33,7 @@ def row_progress(progress: Progress, total_rows: int) -> Iterator[Callable[[int]
 
 
 @contextmanager
-def _shown(progress: Progress, total_rows: int) -> Iterator[Callable[[int], object]]:
+def _shown(progress: Progress, total_rows: int, unit: str) -> Iterator[Callable[[int], object]]:
     if callable(progress):
         done_rows = 0
 
@@ -47,5 +52,5 @@ def _shown(progress: Progress, total_rows: int) -> Iterator[Callable[[int], obje
         return
     from tqdm import tqdm
 
-    with tqdm(total=total_rows, unit=" rows", unit_scale=True, desc="writing") as bar:
+    with tqdm(total=total_rows, unit=f" {unit}", unit_scale=True, desc="writing") as bar:
         yield bar.update
