@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,47 +11,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-MASK = 2**64 - 1
-
-
-def splitmix64(x: int) -> int:
-    z = (x + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
+from published_draws import stream_of, words_of
 
 
 def row_stream(seed: int, tag: bytes, file_identity: int, row: int) -> int:
-    mixed = splitmix64(seed)
-    for part in (int.from_bytes(tag, "big"), file_identity, row):
-        mixed = splitmix64(mixed ^ part)
-    return mixed
-
-
-def words_of(stream: int) -> Iterator[int]:
-    """ChaCha with 8 rounds, its key from PCG32."""
-    state, key = stream, []
-    for _ in range(8):
-        state = (state * 6364136223846793005 + 11634580027462260723) & MASK
-        shifted = (((state >> 18) ^ state) >> 27) & 0xFFFFFFFF
-        turn = state >> 59
-        key.append(((shifted >> turn) | (shifted << (32 - turn))) & 0xFFFFFFFF)
-    constants = struct.unpack("<4I", b"expand 32-byte k")
-    block = 0
-    while True:
-        start = [*constants, *key, block & 0xFFFFFFFF, block >> 32, 0, 0]
-        s = list(start)
-        for _ in range(4):
-            for a, b, c, d in (
-                (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
-                (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
-            ):  # fmt: skip
-                for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-                    s[x] = (s[x] + s[y]) & 0xFFFFFFFF
-                    mixed = s[z] ^ s[x]
-                    s[z] = ((mixed << turn) | (mixed >> (32 - turn))) & 0xFFFFFFFF
-        yield from ((left + right) & 0xFFFFFFFF for left, right in zip(s, start, strict=True))
-        block += 1
+    return stream_of(seed, int.from_bytes(tag, "big"), file_identity, row)
 
 
 def uniforms(stream: int, n: int) -> np.ndarray:

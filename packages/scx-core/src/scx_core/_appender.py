@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 
 import numpy as np
 
 from scx_core import _native
+from scx_core._closing import Closing
 from scx_core._container import FileReader
 from scx_core._native import CData, call, native
 
 
-class FileAppender:
+class FileAppender(Closing):
     """A file that is locked to be changed; nothing is written before `commit`.
 
     Parameters
@@ -65,17 +65,6 @@ class FileAppender:
         handle, self._handle = self._handle, None
         if handle is not None:
             native().ffi.release(handle)
-
-    def __enter__(self) -> FileAppender:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _own_handle(self) -> CData:

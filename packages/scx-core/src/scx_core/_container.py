@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core import _native
+from scx_core._closing import Closing
 from scx_core._file_writer import FileWriter, Mended, total_mended
 from scx_core._native import CData, call, native
 
@@ -103,7 +103,7 @@ class Modality:
     n_csr_shards: int
 
 
-class FileReader:
+class FileReader(Closing):
     """A .scx file that is open for reading; threads may share it.
 
     The file is mapped into memory, not read. `close` gives the map back once nothing that was
@@ -278,17 +278,6 @@ class FileReader:
     def close(self) -> None:
         """Forget the file. Views and matrices that were taken from it stay valid."""
         self._handle = None
-
-    def __enter__(self) -> FileReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.info.n_sections} sections"

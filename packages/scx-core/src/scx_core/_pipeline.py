@@ -11,16 +11,16 @@ import math
 import os
 import threading
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core import _errors, _native
+from scx_core._closing import Closing
 from scx_core._matrix import LOG1P, NORMALIZE, Matrix
 from scx_core._native import CData, call, native
 
@@ -119,7 +119,7 @@ _PANELS: weakref.WeakKeyDictionary[CData, CData] = weakref.WeakKeyDictionary()
 BatchT = TypeVar("BatchT", npt.NDArray[Any], CsrBatch)
 
 
-class MatrixPipeline(ABC, Generic[BatchT]):
+class MatrixPipeline(Closing, Generic[BatchT]):
     """Batches of one matrix, decoded ahead by threads of its own.
 
     `submit` lists of rows, and `wait` for the batches in the same order. Threads start with the
@@ -268,17 +268,6 @@ class MatrixPipeline(ABC, Generic[BatchT]):
             handle, self._handle = self._handle, None
             if handle is not None:
                 native().ffi.release(handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _call(self, function: str, *arguments: Any) -> None:
         self._check_process()

@@ -22,8 +22,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+
+from scx_core._closing import Closing
 
 from ._plan_puller import (
     STOP_SECONDS,
@@ -80,7 +81,7 @@ class PlanDecoder(Protocol[PreparedT, BatchT_co]):
         ...
 
 
-class PlanBatches(Iterator[BatchT], Generic[PreparedT, BatchT]):
+class PlanBatches(Closing, Iterator[BatchT], Generic[PreparedT, BatchT]):
     """The batches of an iterable of plans, in its order.
 
     It ends with the plans, with `close`, or with the first error; dropping it half-way is fine,
@@ -169,17 +170,6 @@ class PlanBatches(Iterator[BatchT], Generic[PreparedT, BatchT]):
         its own end when it takes longer.
         """
         self._close(STOP_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):

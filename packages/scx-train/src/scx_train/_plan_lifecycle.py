@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
+
+from scx_core._closing import Closing
 
 from ._process import REMEDY, HomeProcess
 
 
-class TerminalDataset:
+class TerminalDataset(Closing):
     """A data set that works in the process that built it, until it is closed, which is for good.
 
     A subclass calls `super().__init__()` first, `_check_usable()` in each method but those here,
@@ -33,17 +34,6 @@ class TerminalDataset:
         if not self._closed:
             self._closed = True
             self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._closing import Closing
 from scx_core._pipeline import epoch_stream
 
 from . import _arguments as arguments
@@ -45,7 +45,7 @@ BatchT = TypeVar("BatchT")
 CellsT = TypeVar("CellsT", bound=Cells)
 
 
-class CellStream(ABC, Generic[CellsT, BatchT]):
+class CellStream(Closing, Generic[CellsT, BatchT]):
     """Epochs over the cells of a file; what a batch of them holds is for the classes below it.
 
     Parameters
@@ -226,17 +226,6 @@ class CellStream(ABC, Generic[CellsT, BatchT]):
             shelf, self._shelf = self._shelf, None
         if shelf is not None:
             shelf.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._closing import Closing
 from scx_core._container import FileInfo, FileReader
 from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-class Experiment(Conversions):
+class Experiment(Conversions, Closing):
     """A .scx file that is open for reading.
 
     Opening reads the catalog alone. `obs`, `var`, `uns` and the entries of `obsm`, `varm`, `obsp`
@@ -106,17 +106,6 @@ class Experiment(Conversions):
     def close(self) -> None:
         """Forget the file. Matrices and further parts can no longer be read."""
         self._file.close()
-
-    def __enter__(self) -> Experiment:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.path, self._file.verify, self._shown.include_deleted)

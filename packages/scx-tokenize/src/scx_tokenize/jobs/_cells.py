@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from scx_core._closing import Closing
 
 from .._genes import Csr, brought_to
 
@@ -36,7 +37,7 @@ FIRST_ROWS = 100
 FIRST_GENES = 2000
 
 
-class Cells(ABC):
+class Cells(Closing):
     """One matrix of an open file, its cells and its genes.
 
     Attributes
@@ -84,17 +85,6 @@ class Cells(ABC):
     def close(self) -> None:
         """Let the file go."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class ScxCells(Cells):
