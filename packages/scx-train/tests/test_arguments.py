@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from scx_train import TrainingDataset
 
@@ -80,6 +82,7 @@ def test_defaults() -> None:
         ("target_sum", -1.0, "finite and strictly positive"),
         ("target_sum", float("nan"), "finite and strictly positive"),
         ("target_sum", float("inf"), "finite and strictly positive"),
+        ("target_sum", 10**400, "finite and strictly positive"),
     ],
 )
 def test_values_out_of_bounds(make_file: MakeFile, argument: str, value: Any, message: str) -> None:
@@ -130,13 +133,35 @@ def test_numbers_of_numpy_are_numbers(make_file: MakeFile) -> None:
         (["gene"], "whole numbers"),
         ([True] * 30, r"np\.flatnonzero"),
         ([[0, 1]], "2 dimensions"),
+        ([[0, 1], [2]], "one dimension"),
         (3, "0 dimensions"),
         ([], "empty"),
     ],
 )
 def test_panels_that_are_refused(make_file: MakeFile, panel: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        TrainingDataset(make_file(5), hvg_indices=np.asarray(panel))
+    with pytest.raises(ValueError, match=f"hvg_indices .*{message}"):
+        TrainingDataset(make_file(5), hvg_indices=panel)
+
+
+@pytest.mark.parametrize("argument", ["hvg_indices", "rows"])
+def test_numbers_of_genes_and_cells_are_lists(make_file: MakeFile, argument: str) -> None:
+    path = make_file(5)
+    wrong: tuple[Any, ...] = ({1, 2}, {1: 2}, slice(3))
+    for value in wrong:
+        with pytest.raises(TypeError, match=f"{argument} must be a list"):
+            TrainingDataset(path, **{argument: value})
+    given: tuple[Any, ...] = (iter([1, 2]), range(1, 3), (1, 2), pd.array([1, 2], dtype="Int64"))
+    for value in given:
+        with TrainingDataset(path, **{argument: value}) as dataset:
+            assert 2 in (dataset.n_obs, dataset.n_output_genes)
+
+
+def test_without_genes_there_is_none_to_name(make_file: MakeFile) -> None:
+    path = make_file(matrix=sp.csr_matrix((5, 0), dtype=np.float32))
+    with pytest.raises(ValueError, match="hvg_indices holds 0, but there are no genes"):
+        TrainingDataset(path, hvg_indices=[0])
+    with TrainingDataset(path, 2) as dataset:
+        assert [batch["X"].shape for batch in dataset] == [(2, 0), (2, 0), (1, 0)]
 
 
 @pytest.mark.parametrize("dtype", ["uint32", "int64", "uint8", "int32", "uint64"])

@@ -6,11 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
 
-from scx_train import TrainingDataset
+from scx_train import (
+    IndexPlanDataset,
+    MultimodalTrainingDataset,
+    TrainingDataset,
+    paired_plans,
+    split,
+)
 
 MakeFile = Callable[..., Path]
 N = 23
@@ -100,9 +107,76 @@ def test_whole_numbers_beyond_int64_are_refused(make_file: MakeFile) -> None:
         TrainingDataset(path, obs_columns=["column"])
 
 
+LARGE = 2**53 + 1
+WHAT_BATCHES_CANNOT_HOLD = {
+    "beyond int64": np.full(N, 2**63, dtype=np.uint64),
+    r"whole numbers beyond 2\*\*53.*categorical": pd.array(
+        repeated([1, None, LARGE]), dtype="Int64"
+    ),
+    "datetime64.*store it as numbers or as a categorical": pd.date_range("2020", periods=N),
+}
+
+
+@pytest.mark.parametrize("message", WHAT_BATCHES_CANNOT_HOLD)
+def test_what_is_refused_names_column_and_file(make_file: MakeFile, message: str) -> None:
+    path = file_with(make_file, WHAT_BATCHES_CANNOT_HOLD[message])
+    readings: list[Callable[[], Any]] = [
+        lambda: TrainingDataset(path, obs_columns=["column"]),
+        lambda: TrainingDataset([path, path], obs_columns=["column"]),
+        lambda: TrainingDataset(path, balance_by="column"),
+        lambda: TrainingDataset(path, batch_by="column"),
+        lambda: split(path, [0.5, 0.5], stratify="column"),
+        lambda: split([path, path], [0.5, 0.5], group="column"),
+        lambda: paired_plans(path, "column", 1, match=[], batch_size=8),
+        lambda: IndexPlanDataset(path, obs_columns=["column"]),
+    ]
+    for read in readings:
+        with pytest.raises(ValueError, match=f"{path.name}: .*'column'.*{message}"):
+            read()
+
+
+def test_a_column_of_one_modality_is_refused_as_one_of_the_file_is(tmp_path: Path) -> None:
+    import warnings
+
+    import mudata
+
+    import scx_core
+
+    few, all_cells = np.arange(15), np.arange(20)
+    rna, adt = (
+        anndata.AnnData(np.ones((len(cells), 3), dtype=np.float32)) for cells in (few, all_cells)
+    )
+    rna.obs_names, adt.obs_names = few.astype(str), all_cells.astype(str)
+    rna.var_names, adt.var_names = list("abc"), list("xyz")
+    rna.obs["nullable"] = pd.array([1, None, LARGE] * 5, dtype="Int64")
+    rna.obs["whole"] = np.full(15, LARGE)
+    rna.obs["day"] = pd.date_range("2020", periods=15)
+    adt.obs["exact"] = np.full(20, LARGE)
+    rna.obsm["large"] = np.full((15, 1), LARGE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        joint = mudata.MuData({"rna": rna, "adt": adt})
+        joint.obs = joint.obs[[]]
+        scx_core.from_mudata(joint, tmp_path / "joint.scx")
+    path = tmp_path / "joint.scx"
+    for name, message in (("nullable", r"beyond 2\*\*53"), ("day", "datetime64")):
+        with pytest.raises(ValueError, match=f"joint.scx: .*{name}.*{message}"):
+            TrainingDataset(path, modality="rna", obs_columns=[name])
+        with pytest.raises(ValueError, match=f"joint.scx: .*{name}.*{message}"):
+            MultimodalTrainingDataset(path, obs_columns=[name])
+    # Only where some cells lack it does it have to be held beside NaN.
+    with TrainingDataset(path, modality="rna", obs_columns=["whole"], obsm=["large"]) as dataset:
+        assert next(iter(dataset))["obs"]["whole"].tolist() == [LARGE] * 15
+    with MultimodalTrainingDataset(path, obs_columns=["exact"]) as both:
+        assert next(iter(both))["obs"]["exact"].tolist() == [LARGE] * 20
+    for wanted in ({"obs_columns": ["whole"]}, {"obsm": ["large"]}):
+        with pytest.raises(ValueError, match=r"joint.scx: .*'rna' alone.*beyond 2\*\*53"):
+            MultimodalTrainingDataset(path, **wanted)
+
+
 def test_missing_column_names_those_there_are(make_file: MakeFile) -> None:
     path = make_file(N, obs=pd.DataFrame({"cell_type": repeated(["T"]), "donor": repeated([1])}))
-    with pytest.raises(KeyError, match=r"cell_typ.*cell_type.*donor"):
+    with pytest.raises(KeyError, match=r"cells.scx: .*'cell_typ'.*cell_type.*donor"):
         TrainingDataset(path, obs_columns=["cell_typ"])
 
 

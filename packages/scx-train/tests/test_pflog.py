@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 
+import scx_core
 from scx_train import TrainingDataset
 
 MakeFile = Callable[..., Path]
@@ -118,11 +119,31 @@ def test_alpha_of_many_cells_takes_some(
         assert dataset.pflog_alpha == pytest.approx(moments(some), rel=1e-9)
 
 
-@pytest.mark.parametrize("matrix", [np.zeros((9, 3)), np.ones((9, 3)), np.ones((1, 3))])
-def test_alpha_that_cannot_be_estimated(make_file: MakeFile, matrix: Any) -> None:
-    path = make_file(matrix=sp.csr_matrix(matrix.astype(np.float32)))
-    with pytest.raises(ValueError, match="pass a number"):
+@pytest.mark.filterwarnings("ignore:.*not hold counts:UserWarning")
+@pytest.mark.filterwarnings("ignore:NaN or infinite values were kept")
+@pytest.mark.parametrize(
+    ("matrix", "reason"),
+    [
+        (np.zeros((9, 3)), "Poisson"),
+        (np.ones((9, 3)), "Poisson"),
+        (np.ones((9, 0)), "Poisson"),
+        (np.ones((1, 3)), "there are 1, but two are needed"),
+        (np.array([[1.0, np.inf], [0, 1]]), "infinite values"),
+        (np.array([[1.0, 1e300], [0, 1]]), "too large"),
+    ],
+)
+def test_alpha_that_cannot_be_estimated(make_file: MakeFile, matrix: Any, reason: str) -> None:
+    path = make_file(matrix=sp.csr_matrix(matrix))
+    with pytest.raises(ValueError, match=f"cells.scx: .*{reason}.*pass a number"):
         TrainingDataset(path, pflog=True)
+
+
+def test_without_cells_there_is_nothing_to_estimate(make_file: MakeFile) -> None:
+    path = make_file(9)
+    scx_core.mark_deleted(path, np.arange(9))
+    for file in (path, make_file(0, name="none.scx")):
+        with TrainingDataset(file, pflog=True) as dataset:
+            assert list(dataset) == [] and dataset.pflog_alpha is None
 
 
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf")])
@@ -156,6 +177,8 @@ def test_one_warning_where_values_are_no_counts(
     assert [str(warning.message).split(", so")[0] for warning in caught] == (
         [f"X of {path} holds {value:g} in row 25"] if warned else []
     )
+    remedy = "pass pflog=False, normalize=False" if "pflog" in options else "pass normalize=False"
+    assert all(remedy in str(warning.message) for warning in caught)
     assert all(warning.filename == __file__ for warning in caught)
 
 

@@ -189,7 +189,7 @@ def test_workers_and_resuming(path: Path, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": [1.0]}, r"shape \(1,\), but the file has 203 rows"),
+        ({"weights": [1.0]}, r"shape \(1,\), but there are 203 rows"),
         ({"weights": np.r_[np.ones(202), -1]}, "-1.0 for row 202"),
         ({"weights": np.r_[np.ones(202), np.nan]}, "nan for row 202"),
         ({"weights": np.zeros(203)}, "0 for all cells"),
@@ -203,6 +203,19 @@ def test_workers_and_resuming(path: Path, options: dict[str, Any]) -> None:
 def test_what_is_refused(path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TrainingDataset(path, **options)
+
+
+def test_weights_that_are_no_numbers(path: Path) -> None:
+    wrong: tuple[Any, ...] = ("type", ["T"] * 203, iter([1.0]), [[1], [1, 2]])
+    for weights in wrong:
+        with pytest.raises(TypeError, match="weights must be a number for each of the 203 rows"):
+            TrainingDataset(path, weights=weights)
+
+
+@pytest.mark.parametrize("scale", [2.0**1020, 2.0**-1040])
+def test_huge_and_tiny_weights_draw_as_others_do(path: Path, scale: float) -> None:
+    weights = np.random.default_rng(2).integers(0, 16, size=203).astype(np.float64)
+    assert epochs(path, weights=weights * scale) == epochs(path, weights=weights)
 
 
 def test_columns_that_are_not_there(path: Path) -> None:

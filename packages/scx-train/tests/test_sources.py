@@ -100,7 +100,7 @@ def test_what_is_not_there(path: Path) -> None:
         TrainingDataset(path, source=None)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match=r"'X_umap'.*X_pca, place"):
         TrainingDataset(path, obsm=["X_umap"])
-    with pytest.raises(ValueError, match=r"obsm\['frame'\] is DataFrame"):
+    with pytest.raises(ValueError, match=r"obsm\['frame'\] is a DataFrame"):
         TrainingDataset(path, obsm=["frame"])
 
 

@@ -60,6 +60,8 @@ def positive(value: Any, argument: str, *, who: str = "") -> float:
         if isinstance(value, bool | np.bool_ | str | bytes):
             raise TypeError
         number = float(value)
+    except OverflowError:  # an int that no float holds
+        number = math.inf
     except (TypeError, ValueError):
         raise TypeError(f"{prefix}{argument}={value!r} must be a number") from None
     if not (math.isfinite(number) and number > 0):

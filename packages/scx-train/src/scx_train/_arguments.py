@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Literal
 
 import numpy as np
@@ -149,13 +149,11 @@ def gene_panel(
     """
     if value is None:
         return None
-    given = np.asarray(value)
+    given = _numbers(value, argument)
     if given.dtype == np.bool_:
         raise ValueError(
             f"{argument} is a boolean mask, but whole numbers are needed: pass np.flatnonzero(mask)"
         )
-    if given.ndim != 1:
-        raise ValueError(f"{argument} has {given.ndim} dimensions, but one is needed")
     if given.size == 0:
         raise ValueError(f"{argument} is empty: pass None for all genes")
     if given.dtype.kind not in "iu":
@@ -167,14 +165,31 @@ def gene_panel(
     if lowest < 0 or highest >= n_vars:
         wrong = lowest if lowest < 0 else highest
         raise ValueError(
-            f"{argument} holds {wrong}, but the genes are numbered 0 to {n_vars - 1}: it would "
-            "give a column that is always zero"
+            f"{argument} holds {wrong}, but {_numbered('genes', n_vars)}: it would give a column "
+            "that is always zero"
         )
     panel = np.unique(given).astype(np.uint32)
     if len(panel) != given.size or not np.array_equal(panel, given):
         message = _panel_warning(given.size, len(panel), argument)
         warn(message, stacklevel=stacklevel)
     return panel
+
+
+def _numbers(value: Any, argument: str) -> npt.NDArray[Any]:
+    """One-dimensional; what its elements are is for the caller to check."""
+    if isinstance(value, Set | Mapping | slice):
+        raise TypeError(f"{argument} must be a list or an array, not {type(value).__name__}")
+    try:
+        given = np.asarray(list(value) if isinstance(value, Iterator) else value)
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{argument} must have one dimension: a list of whole numbers") from None
+    if given.ndim != 1:
+        raise ValueError(f"{argument} has {given.ndim} dimensions, but one is needed")
+    return given
+
+
+def _numbered(what: str, count: int) -> str:
+    return f"the {what} are numbered 0 to {count - 1}" if count else f"there are no {what}"
 
 
 def _panel_warning(n_given: int, n_kept: int, argument: str) -> str:
@@ -201,9 +216,7 @@ def row_selection(
     """
     if value is None:
         return None
-    given = np.asarray(value)
-    if given.ndim != 1:
-        raise ValueError(f"rows has {given.ndim} dimensions, but one is needed")
+    given = _numbers(value, "rows")
     if given.dtype == np.bool_:
         if len(given) != n_obs:
             raise ValueError(f"rows is a mask of {len(given)} entries for {n_obs} cells")
@@ -218,7 +231,7 @@ def row_selection(
     lowest, highest = int(given.min()), int(given.max())
     if lowest < 0 or highest >= n_obs:
         wrong = lowest if lowest < 0 else highest
-        raise ValueError(f"rows holds {wrong}, but the cells are numbered 0 to {n_obs - 1}")
+        raise ValueError(f"rows holds {wrong}, but {_numbered('cells', n_obs)}")
     chosen = np.sort(given).astype(np.int64)
     repeated = np.flatnonzero(chosen[1:] == chosen[:-1])
     if repeated.size:

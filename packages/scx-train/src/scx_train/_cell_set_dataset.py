@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,10 +25,12 @@ from ._cell_sets import (
     LeasingDecoder,
     SparseCellSetBatchIter,
 )
+from ._counts import DRAWN, NORMALISED
 from ._downsample import DownsampleMethod
 from ._plan_lifecycle import TerminalDataset
 from ._process import usable_cpus
 from ._readers import Readers, Selection, checked_paths
+from ._warn import warn
 
 DEFAULT_CACHE_SHARDS = 128
 DEFAULT_LOOKAHEAD = 4
@@ -112,8 +113,9 @@ class SparseCellSetDataset(TerminalDataset):
     Warns
     -----
     UserWarning
-        A file is multimodal and no modality was named, `scatter_block_index` is True, or
-        `normalize` is and a file (the first such one is named) holds values that are no counts.
+        A file is multimodal and no modality was named, `scatter_block_index` is True, or a file
+        (the first such one is named) holds values that are no counts and would be normalised or
+        drawn down, before which they are rounded.
 
     Notes
     -----
@@ -163,18 +165,20 @@ class SparseCellSetDataset(TerminalDataset):
             modality=None if modality is None else arguments.text(modality, "modality"),
         )
         if arguments.flag(scatter_block_index, "scatter_block_index"):
-            warnings.warn(
+            warn(
                 "scatter_block_index=True has no effect: no shard of the files is cut into groups "
                 "of rows, and each row is decoded on its own",
-                UserWarning,
                 stacklevel=2,
             )
         normalizes = normalize is not None and arguments.flag(normalize, "normalize")
+        unless_counts = NORMALISED if normalizes else None
+        if downsample_target_library_size is not None:
+            unless_counts = DRAWN
         readers = Readers(
             given,
             selection,
             limit=self._reader_limit,
-            expects_counts=normalizes,
+            unless_counts=unless_counts,
             stacklevel=3,
         )
         manifest = readers.manifest

@@ -22,8 +22,30 @@ STRETCHES = 4
 STRETCH_ROWS = 32
 
 
+NORMALISED = (
+    "they would be normalised (again), which is seldom meant; pass normalize=False, log1p=False to "
+    "take the values as they are, or name the counts by source='layers/...'"
+)
+SHIFTED = (
+    "PFlog, which is for counts, is seldom meant; pass pflog=False, normalize=False, log1p=False "
+    "to take the values as they are, or name the counts by source='layers/...'"
+)
+DRAWN = (
+    "they would be rounded to whole numbers from 0 on before they are drawn; leave out "
+    "downsample_target_library_size to take the values as they are, or name the counts by "
+    "source='layers/...'"
+)
+"""What becomes of values that are no counts, and what to do instead."""
+
+
 def warn_unless_counts(
-    matrix: Matrix, live: Rows | None, *, label: str, path: str, stacklevel: int
+    matrix: Matrix,
+    live: Rows | None,
+    *,
+    label: str,
+    path: str,
+    consequence: str,
+    stacklevel: int,
 ) -> bool:
     """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
 
@@ -48,9 +70,7 @@ def warn_unless_counts(
             row = rows[np.searchsorted(indptr, wrong[0], side="right") - 1]
             warn(
                 f"{label} of {path} holds {values[wrong[0]]:g} in row {row}, so it does not hold "
-                "counts: they would be normalised (again), which is seldom meant; pass "
-                "normalize=False, log1p=False to take the values as they are, or name the counts "
-                "by source='layers/...'",
+                f"counts: {consequence}",
                 stacklevel=stacklevel,
             )
             return True
@@ -93,6 +113,7 @@ class Sample:
         return self.matrix.shape[0] if self.rows is None else len(self.rows)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of huge values: told at the end
 def overdispersion_of_files(
     samples: Sequence[Sample], *, kept: npt.NDArray[np.bool_], where: str
 ) -> float:
@@ -115,16 +136,30 @@ def overdispersion_of_files(
             totals += np.bincount(columns[known], values[known], minlength=len(kept))
             squares += np.bincount(columns[known], values[known] ** 2, minlength=len(kept))
     totals, squares = totals[kept], squares[kept]
-    if n_cells >= 2:
-        mean = totals / n_cells
-        variance = (squares - n_cells * mean**2) / (n_cells - 1)
-        below = float(np.sum(mean**4))
-        alpha = float(np.sum(mean**2 * (variance - mean))) / below if below > 0 else 0.0
-        if np.isfinite(alpha) and alpha > 0:
-            return alpha
+    if n_cells < 2:
+        raise ValueError(
+            f"pflog_alpha cannot be estimated from the cells of {where}: there are {n_cells}, but "
+            "two are needed; pass a number"
+        )
+    if not np.isfinite(totals).all():
+        raise ValueError(
+            f"pflog_alpha cannot be estimated from the cells of {where}: there are infinite values "
+            "among them; pass a number, or mend the values"
+        )
+    mean = totals / n_cells
+    variance = (squares - n_cells * mean**2) / (n_cells - 1)
+    below = float(np.sum(mean**4))
+    alpha = float(np.sum(mean**2 * (variance - mean))) / below if below > 0 else 0.0
+    if np.isfinite(alpha) and alpha > 0:
+        return alpha
+    reason = (
+        "they vary no more than Poisson counts"
+        if np.isfinite(alpha)
+        else "the values are too large"
+    )
     raise ValueError(
-        f"pflog_alpha cannot be estimated from the {n_cells} cells of {where}: they vary no more "
-        "than Poisson counts; pass a number"
+        f"pflog_alpha cannot be estimated from the {n_cells} cells of {where}: {reason}; pass a "
+        "number"
     )
 
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._errors import CorruptFileError
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 
 from ._arguments import text
 from ._given import ordered, path_list
-from ._obs import ObsValues
+from ._obs import EXACT_IN_FLOAT64, ObsValues, farthest_from_0
 from ._source import Source, open_source
 
-EXACT_IN_FLOAT64 = 2**53
 # What an open file of few sections takes beside its map.
 FILE_BYTES = 32 * 1024
-
-ReadT = TypeVar("ReadT")
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,7 @@ class FileSet:
         ValueError
             A column is of different kinds in two files, or holds what batches cannot.
         """
-        columns = [_named(part, part.obs_columns, names) for part in self.parts]
+        columns = [part.obs_columns(names) for part in self.parts]
         paths = [part.path for part in self.parts]
         return {name: joined(name, [each[name] for each in columns], paths) for name in names}
 
@@ -186,7 +182,7 @@ class FileSet:
         ValueError
             Two have different widths, or one is no array of numbers.
         """
-        arrays = [_named(part, part.embeddings, names) for part in self.parts]
+        arrays = [part.embeddings(names) for part in self.parts]
         for name in names:
             first = arrays[0][name]
             for part, each in zip(self.parts, arrays, strict=True):
@@ -225,28 +221,13 @@ def joined(name: str, columns: list[ObsValues], paths: Sequence[str]) -> ObsValu
     arrays = [column for column in columns if not isinstance(column, dict)]
     if len({array.dtype for array in arrays}) > 1:
         for path, array in zip(paths, arrays, strict=True):
-            if array.dtype.kind == "i" and np.any(np.abs(array) > EXACT_IN_FLOAT64):
+            if farthest_from_0(array) > EXACT_IN_FLOAT64:
                 raise ValueError(
                     f"obs column {name!r} of {path} holds whole numbers beyond 2**53, "
                     "which the floats of another file cannot stand beside"
                 )
     result: ObsValues = np.concatenate(arrays)  # type: ignore[assignment]
     return result
-
-
-def _named(
-    part: Source, read: Callable[[tuple[str, ...]], dict[str, ReadT]], names: tuple[str, ...]
-) -> dict[str, ReadT]:
-    """What `read` gives; its errors name the file."""
-    try:
-        return read(names)
-    except KeyError as error:
-        message = str(error.args[0])
-        raise KeyError(message if part.path in message else f"{part.path}: {message}") from None
-    except CorruptFileError:
-        raise  # knows its file
-    except ValueError as error:
-        raise ValueError(f"{part.path}: {error}") from None
 
 
 def file_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +29,7 @@ from ._plan_metrics import CacheCounters
 from ._process import usable_cpus
 from ._source import Source, open_source
 from ._transform import Transform
+from ._warn import warn
 
 
 class IndexPlanDataset(OneMatrix, TerminalDataset):
@@ -166,10 +166,9 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
         names = arguments.column_names(obs_columns, "obs_columns")
         modality = None if modality is None else arguments.text(modality, "modality")
         if arguments.flag(scatter_block_index, "scatter_block_index"):
-            warnings.warn(
+            warn(
                 "scatter_block_index=True has no effect: no shard of the file is cut into groups "
                 "of rows, and each row is decoded on its own",
-                UserWarning,
                 stacklevel=2,
             )
         opened = open_source(

@@ -14,7 +14,15 @@ import numpy.typing as npt
 from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
 
-from ._obs import ObsValues, frame_column, training_column
+from ._obs import (
+    EXACT_IN_FLOAT64,
+    ObsValues,
+    farthest_from_0,
+    frame_column,
+    naming,
+    numbers,
+    training_column,
+)
 from ._source import Fingerprint, Source, open_with_all_rows, source_of
 
 
@@ -111,20 +119,20 @@ class Modalities:
         modality, column = self._owner("obs column", name, self.experiment.obs_keys(), _obs_keys)
         frame = modality.obs
         assert frame is not None
-        return training_column(_with_gaps(frame_column(frame[column]), modality, self.n_obs), name)
+        with naming(self.path):
+            values = training_column(frame_column(frame[column]), name)
+            result: ObsValues = _with_gaps(values, modality, self.n_obs, f"obs column {name!r}")
+            return result
 
     def _embedding(self, name: str) -> npt.NDArray[Any]:
         first = next(iter(self.sources.values()))
         if name in self.experiment.obsm:
             return first.embeddings([name])[name]
         modality, key = self._owner("obsm entry", name, list(self.experiment.obsm), _obsm_keys)
-        value = modality.obsm[key]
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
-            raise ValueError(
-                f"obsm[{name!r}] is {type(value).__name__}, but batches hold arrays of numbers"
-            )
-        result: npt.NDArray[Any] = _with_gaps(value, modality, self.n_obs)
-        return result
+        with naming(self.path):
+            value = numbers(modality.obsm[key], f"obsm[{name!r}]")
+            result: npt.NDArray[Any] = _with_gaps(value, modality, self.n_obs, f"obsm[{name!r}]")
+            return result
 
     def _owner(
         self, what: str, name: str, shared: list[str], keys_of: Callable[[Modality], list[str]]
@@ -222,8 +230,14 @@ def _obsm_keys(modality: Modality) -> list[str]:
     return list(modality.obsm)
 
 
-def _with_gaps(values: Any, modality: Modality, n_obs: int) -> Any:
-    """Entries of a modality's cells at the file's rows, with gaps elsewhere."""
+def _with_gaps(values: Any, modality: Modality, n_obs: int, what: str) -> Any:
+    """Entries of a modality's cells at the file's rows, with gaps elsewhere.
+
+    Raises
+    ------
+    ValueError
+        There are gaps, and whole numbers that no float beside NaN can hold.
+    """
     rows = modality.rows
     if rows is None:
         return values
@@ -232,11 +246,14 @@ def _with_gaps(values: Any, modality: Modality, n_obs: int) -> Any:
         codes[rows] = values["codes"]
         return {**values, "codes": codes}
     result: npt.NDArray[Any]
-    if values.dtype == object:
-        result = np.full(n_obs, None, dtype=object)
-    elif len(rows) == n_obs:
+    if len(rows) == n_obs:
         result = np.empty_like(values)
     else:
+        if farthest_from_0(values) > EXACT_IN_FLOAT64:
+            raise ValueError(
+                f"{what} is one of {modality.name!r} alone, which lacks some of the cells, and has "
+                "whole numbers beyond 2**53, which floats beside NaN cannot hold: store it as text"
+            )
         dtype = values.dtype if values.dtype.kind == "f" else np.float64
         result = np.full((n_obs, *values.shape[1:]), np.nan, dtype=dtype)
     result[rows] = values

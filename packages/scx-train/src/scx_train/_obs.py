@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import CorruptFileError
+
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scx_core.experiment import Experiment
+
 INT64_MAX = 2**63 - 1
+EXACT_IN_FLOAT64 = 2**53
 
 
 class Categorical(TypedDict):
@@ -23,6 +30,46 @@ class Categorical(TypedDict):
 
 ObsValues = Categorical | npt.NDArray[np.int64] | npt.NDArray[np.float64]
 """A column, or a batch's part of it."""
+
+
+def file_column(experiment: Experiment, name: str) -> ObsValues:
+    """A column of a file's obs, as `training_column` gives it; errors name the file.
+
+    Raises
+    ------
+    KeyError
+        There is no such column; the message lists those there are.
+    ValueError
+        It holds what batches cannot.
+    """
+    with naming(experiment.path):
+        try:
+            column = experiment.obs_column(name)
+        except OverflowError:
+            raise _too_large_beside_gaps(name) from None
+        return training_column(column, name)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """In it errors about an argument name the file that they are about."""
+    try:
+        yield
+    except KeyError as error:
+        message = str(error.args[0])
+        raise KeyError(message if path in message else f"{path}: {message}") from None
+    except CorruptFileError:
+        raise  # knows its file
+    except ValueError as error:
+        message = str(error)
+        raise ValueError(message if path in message else f"{path}: {message}") from None
+
+
+def _too_large_beside_gaps(name: str) -> ValueError:
+    return ValueError(
+        f"obs column {name!r} has gaps and whole numbers beyond 2**53, which floats beside NaN "
+        "cannot hold: store it as a categorical"
+    )
 
 
 def training_column(column: Any, name: str) -> ObsValues:
@@ -76,6 +123,22 @@ def _text_as_categorical(values: npt.NDArray[Any], name: str) -> Categorical:
     return {"codes": ranks[first_seen], "categories": labels}
 
 
+def numbers(value: Any, what: str) -> npt.NDArray[Any]:
+    """An entry of obsm, if it is an array of numbers; ValueError for anything else."""
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"{what} is a {type(value).__name__}, but batches hold arrays of numbers")
+    if value.dtype.kind not in "fiub":
+        raise ValueError(f"{what} has dtype {value.dtype}, but batches hold arrays of numbers")
+    return value
+
+
+def farthest_from_0(values: npt.NDArray[Any]) -> int:
+    """The largest size of whole numbers; 0 for numbers of other kinds."""
+    if values.dtype.kind not in "iu" or not values.size:
+        return 0
+    return max(int(values.max()), -int(values.min()))
+
+
 def size_of(column: ObsValues | npt.NDArray[Any]) -> int:
     """Bytes that a column takes, about."""
     if isinstance(column, dict):
@@ -85,15 +148,26 @@ def size_of(column: ObsValues | npt.NDArray[Any]) -> int:
 
 
 def frame_column(series: pd.Series[Any]) -> Any:
-    """A pandas column in the form in which scx_core reads one."""
+    """A pandas column in the form in which scx_core reads one.
+
+    Raises
+    ------
+    ValueError
+        It has gaps, and whole numbers that a float cannot hold.
+    """
     if hasattr(series, "cat"):
         return {
             "codes": series.cat.codes.to_numpy(np.int32),
             "categories": series.cat.categories.tolist(),
         }
     if series.dtype.kind in "biuf":
-        gaps = series.isna().to_numpy().any()
-        return series.to_numpy(np.float64, na_value=np.nan) if gaps else np.asarray(series)
+        if not series.isna().to_numpy().any():
+            return np.asarray(series)
+        if farthest_from_0(series.dropna().to_numpy()) > EXACT_IN_FLOAT64:
+            raise _too_large_beside_gaps(str(series.name))
+        return series.to_numpy(np.float64, na_value=np.nan)
+    if series.dtype.kind in "mM":
+        return np.asarray(series)
     values = series.to_numpy(dtype=object, copy=True)
     values[series.isna().to_numpy()] = None
     return values

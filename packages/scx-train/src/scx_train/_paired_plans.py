@@ -21,7 +21,7 @@ from scx_core._pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_core.experiment import Experiment
 
 from . import _arguments as arguments
-from ._obs import ObsValues, training_column
+from ._obs import ObsValues, file_column
 from ._source import open_with_all_rows, source_of
 
 TAG_ORDER = int.from_bytes(b"SCXPPERM", "big")
@@ -283,7 +283,7 @@ def _read(
         is_cell = np.ones(experiment.n_obs_physical, dtype=np.bool_)
         is_cell[experiment.deleted_rows] = False
         if modality is None:
-            columns = {name: training_column(experiment.obs_column(name), name) for name in names}
+            columns = {name: file_column(experiment, name) for name in names}
         else:
             source = source_of(experiment, experiment.modality(modality), "X")
             columns = source.obs_columns(names)

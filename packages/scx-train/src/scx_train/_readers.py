@@ -224,8 +224,8 @@ class Readers:
         Which matrix.
     limit
         How many stay open; None for all.
-    expects_counts
-        Whether to warn of the first file whose values are no counts.
+    unless_counts
+        What to say in a warning about the first file whose values are no counts; None for none.
     stacklevel
         Where warnings point: this one, and that about the choice of a modality; 0 for none of that.
     """
@@ -236,7 +236,7 @@ class Readers:
         selection: Selection,
         *,
         limit: int | None,
-        expects_counts: bool = False,
+        unless_counts: str | None = None,
         stacklevel: int,
     ) -> None:
         self._selection = selection
@@ -266,14 +266,19 @@ class Readers:
                 cells[file_id] = reader.cells
             if len(reader.deleted):
                 deleted[file_id] = reader.deleted
-            if expects_counts and reader.matrix is not None:
-                expects_counts = not warn_unless_counts(
+            if (
+                unless_counts is not None
+                and reader.matrix is not None
+                and warn_unless_counts(
                     reader.matrix,
                     reader.live_rows,
                     label=reader.title,
                     path=reader.path,
+                    consequence=unless_counts,
                     stacklevel=stacklevel + 1,
                 )
+            ):
+                unless_counts = None  # once is enough
             if len(self._open) < self._limit:
                 self._add(file_id, reader)
         self.manifest = Manifest(

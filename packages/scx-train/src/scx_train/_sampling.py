@@ -49,7 +49,9 @@ class WeightedDraws:
     def __init__(self, shards: ShardRows, weights: npt.NDArray[np.float64], *, stream: int) -> None:
         self._shards = shards
         self._rows = shards.all_rows()
-        self._ends = np.cumsum(weights)
+        # Divided by a power of two, which changes no draw, so that no sum is beyond float64.
+        exponent = np.frexp(weights.max(initial=0.0))[1]
+        self._ends = np.cumsum(np.ldexp(weights, -exponent))
         self._stream = stream
 
     def __len__(self) -> int:
@@ -168,9 +170,15 @@ def checked_weights(value: Any, *, n_obs: int, rows: Rows) -> npt.NDArray[np.flo
     ValueError
         There is not one for each row, one is negative or not finite, or all of the cells' are 0.
     """
-    weights = np.asarray(value, dtype=np.float64)
+    try:
+        weights = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"weights must be a number for each of the {n_obs} rows, not {type(value).__name__} of "
+            "something else"
+        ) from None
     if weights.shape != (n_obs,):
-        raise ValueError(f"weights has shape {weights.shape}, but the file has {n_obs} rows")
+        raise ValueError(f"weights has shape {weights.shape}, but there are {n_obs} rows")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if wrong.size:
         raise ValueError(f"weights holds {weights[wrong[0]]} for row {wrong[0]}: it must be >= 0")

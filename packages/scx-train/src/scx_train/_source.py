@@ -22,7 +22,7 @@ from scx_core.experiment._modality import Modality
 from scx_core.experiment._raw import RawView
 
 from ._given import one_path
-from ._obs import ObsValues, frame_column, training_column
+from ._obs import ObsValues, file_column, frame_column, naming, numbers, training_column
 from ._warn import warn
 
 Fingerprint = tuple[tuple[str, bytes], ...]
@@ -162,9 +162,9 @@ class Source:
         return {name: self._embedding(name) for name in names}
 
     def _obs_column(self, name: str) -> ObsValues:
-        own = self._own_obs_column(name)
-        column = own if own is not None else self.experiment.obs_column(name)
-        values = training_column(column, name)
+        with naming(self.path):
+            own = self._own_obs_column(name)
+            values = file_column(self.experiment, name) if own is None else own
         length = len(values["codes"]) if isinstance(values, dict) else len(values)
         if length != self.n_obs:
             raise CorruptFileError(
@@ -174,14 +174,16 @@ class Source:
             )
         return values
 
-    def _own_obs_column(self, name: str) -> Any:
+    def _own_obs_column(self, name: str) -> ObsValues | None:
         """A column of the modality alone, spread over the rows of the file; None without it."""
         if self.modality is None or name in self.experiment.obs_keys():
             return None
         frame = self.modality.obs
         if frame is None or name not in frame.columns:
             return None
-        return _spread(frame_column(frame[name]), self.modality.rows, self.n_obs)
+        values = training_column(frame_column(frame[name]), name)
+        result: ObsValues = _spread(values, self.modality.rows, self.n_obs)
+        return result
 
     def _embedding(self, name: str) -> npt.NDArray[Any]:
         shared: Mapping[str, Any] = self.experiment.obsm
@@ -190,10 +192,8 @@ class Source:
             names = ", ".join(dict.fromkeys([*own, *shared])) or "none"
             raise KeyError(f"{self.path} has no obsm entry {name!r}; it has {names}")
         value = own[name] if name in own else shared[name]
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
-            raise ValueError(
-                f"obsm[{name!r}] is {type(value).__name__}, but batches hold arrays of numbers"
-            )
+        with naming(self.path):
+            value = numbers(value, f"obsm[{name!r}]")
         rows = self.modality.rows if self.modality is not None and name in own else None
         result: npt.NDArray[Any] = _spread(value, rows, self.n_obs)
         return result
@@ -350,7 +350,6 @@ def _spread(values: Any, rows: npt.NDArray[np.int64] | None, n_obs: int) -> Any:
         return values
     if isinstance(values, dict):
         return {**values, "codes": _spread(values["codes"], rows, n_obs)}
-    nothing = None if values.dtype == object else 0
-    result = np.full((n_obs, *values.shape[1:]), nothing, dtype=values.dtype)
+    result = np.zeros((n_obs, *values.shape[1:]), dtype=values.dtype)
     result[rows] = values
     return result

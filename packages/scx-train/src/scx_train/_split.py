@@ -16,7 +16,7 @@ from scx_core.experiment import Experiment
 from . import _arguments as arguments
 from ._file_set import joined
 from ._given import one_path, path_list
-from ._obs import ObsValues, training_column
+from ._obs import ObsValues, file_column
 
 Rows = npt.NDArray[np.int64]
 TAG_SPLIT = int.from_bytes(b"SCXSPLIT", "big")
@@ -107,13 +107,7 @@ def _live_rows(files: list[Experiment]) -> Rows:
 
 
 def _column(files: list[Experiment], name: str) -> ObsValues:
-    columns = []
-    for file in files:
-        try:
-            columns.append(training_column(file.obs_column(name), name))
-        except KeyError as error:
-            message = str(error.args[0])
-            raise KeyError(message if file.path in message else f"{file.path}: {message}") from None
+    columns = [file_column(file, name) for file in files]
     return columns[0] if len(files) == 1 else joined(name, columns, [file.path for file in files])
 
 

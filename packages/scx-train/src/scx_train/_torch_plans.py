@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 import numpy as np
+import torch
 import torch.utils.data
 
 from scx_core._pipeline import BATCHES_MAX
@@ -21,6 +22,7 @@ from ._index_plan_dataset import IndexPlanDataset
 from ._process import usable_cpus
 from ._torch_batch import to_tensors
 from ._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from ._warn import told_before
 
 
 class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -112,6 +114,8 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._options = kept(options)
         self._local: tuple[tuple[int, int | None, int], Any] | None = None
         self._epochs = SharedEpochs()
+        # Whether some process has been warned: the workers of all epochs have it in common.
+        self._told = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[Any]:
         rank, world_size = arguments.rank_and_world_size(*self._ranks)
@@ -156,6 +160,11 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             state["_ranks"] = arguments.rank_and_world_size(*self._ranks)
         return state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if not self._told.is_shared():  # a copy, which may get workers of its own
+            self._told.share_memory_()
+
     def _plans_of(self, epoch: int) -> Iterable[Any]:
         plans = self._plans
         if not isinstance(plans, Iterable):
@@ -173,11 +182,22 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             options = dict(self._options)
             if num_workers > 1 and options.get("threads") is None and self._takes_threads:
                 options["threads"] = max(1, usable_cpus() // num_workers)
-            made = self._dataset_class(*self._args, **options)
+            made = self._made(options, warns=not worker)
             if not _has_plans(made):
                 raise TypeError(f"dataset gave {type(made).__name__}, {_WHAT_IS_NEEDED}")
             self._local = (place, made)
         return self._local[1]
+
+    def _made(self, options: dict[str, Any], *, warns: bool) -> Any:
+        """A data set; what there is to warn about is told once, by the first worker of the first
+        epoch.
+        """
+        if not warns or self._told[0]:
+            with told_before():
+                return self._dataset_class(*self._args, **options)
+        made = self._dataset_class(*self._args, **options)
+        self._told[0] = 1
+        return made
 
     @property
     def _takes_threads(self) -> bool:

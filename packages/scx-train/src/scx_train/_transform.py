@@ -20,7 +20,14 @@ from scx_core._pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
 
 from . import _arguments as arguments
 from ._budget import MatrixDemand
-from ._counts import Sample, overdispersion, overdispersion_of_files, warn_unless_counts
+from ._counts import (
+    NORMALISED,
+    SHIFTED,
+    Sample,
+    overdispersion,
+    overdispersion_of_files,
+    warn_unless_counts,
+)
 from ._file_set import FileSet
 from ._pipelines import MatrixPipeline
 from ._source import Source
@@ -74,8 +81,11 @@ class Transform:
         other values.
         """
         if self.pflog or self.normalize:
-            _warn_unless_counts(source, stacklevel + 1)
-        if not self.pflog or self.pflog_alpha is not None or source.n_obs == 0:
+            consequence = SHIFTED if self.pflog else NORMALISED
+            _warn_unless_counts(source, consequence, stacklevel=stacklevel + 1)
+        rows = source.rows
+        n_cells = source.n_obs if rows is None else len(rows)
+        if not self.pflog or self.pflog_alpha is not None or n_cells == 0:
             return self
         return replace(self, pflog_alpha=_overdispersion(source))
 
@@ -139,13 +149,14 @@ class Transform:
         }
 
 
-def _warn_unless_counts(source: Source | FileSet, stacklevel: int) -> None:
+def _warn_unless_counts(source: Source | FileSet, consequence: str, *, stacklevel: int) -> None:
     for part in source.parts:
         if part.matrix is not None and warn_unless_counts(
             part.matrix,
             part.rows,
             label=part.title,
             path=part.path,
+            consequence=consequence,
             stacklevel=stacklevel + 2,
         ):
             return

@@ -261,3 +261,19 @@ def test_normalising_what_is_no_counts_warns_once_of_the_first_such_file(
         SparseCellSetDataset([counts], normalize=True)
         scx_core.mark_deleted(fractions, [2])
         SparseCellSetDataset([counts, fractions], normalize=True)
+
+
+def test_drawing_down_what_is_no_counts_warns_once(tmp_path: Path) -> None:
+    counts = _values(tmp_path / "counts.scx", [[1, 2], [0, 3]])
+    fractions = _values(tmp_path / "fractions.scx", [[1.5, 2.25], [0, 2.5]])
+    with pytest.warns(UserWarning, match=r"holds 1\.5 in row 0.*rounded to whole") as caught:
+        dataset = SparseCellSetDataset(
+            [counts, fractions, fractions], downsample_target_library_size=100, normalize=True
+        )
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    dataset.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SparseCellSetDataset([counts], downsample_target_library_size=2)
+        SparseCellSetDataset([fractions])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -234,3 +235,39 @@ def test_start_methods(make_file: MakeFile, tmp_path: Path, method: str) -> None
         check=False,
     )
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+def record_warnings(path: Path, _worker: int) -> None:
+    """Have a worker write what it warns of into a file."""
+
+    def show(message: Any, *_: Any, **__: Any) -> None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{message}\n")
+
+    warnings.simplefilter("always", UserWarning)
+    warnings.showwarning = show
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_each_warning_comes_once_whatever_the_workers(
+    make_file: MakeFile, tmp_path: Path, num_workers: int
+) -> None:
+    path = make_file(matrix=np.full((40, 5), 0.5, dtype=np.float32))
+    plans = [[(row, row + 1)] for row in range(6)]
+    options: dict[str, Any] = {"hvg_indices": [2, 0], "scatter_block_index": True}
+    iterable = PlanIterable(IndexPlanDataset, path, plans=plans, **options)
+    log = tmp_path / "warnings.txt"
+    with warnings.catch_warnings():
+        if num_workers == 0:
+            record_warnings(log, 0)
+        batches = loader(
+            iterable, num_workers=num_workers, worker_init_fn=partial(record_warnings, log)
+        )
+        for _ in range(3):
+            assert len(list(batches)) == 6
+        assert len(list(loader(pickle.loads(pickle.dumps(iterable))))) == 6  # told already
+    messages = sorted(log.read_text(encoding="utf-8").splitlines())
+    assert len(messages) == 3
+    assert "does not hold counts" in messages[0]
+    assert "hvg_indices" in messages[1]
+    assert "scatter_block_index" in messages[2]
