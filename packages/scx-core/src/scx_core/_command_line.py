@@ -7,6 +7,7 @@ Exit codes: 0 for success, 1 when something failed or a file is damaged, 2 for a
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import os
 import signal
@@ -91,6 +92,22 @@ def at_least(smallest: int) -> Callable[[str], int]:
 
     number.__name__ = "whole number"
     return number
+
+
+def listed(text: str) -> list[str]:
+    """Names with commas between them, for argparse; one that has a comma stands in quotes.
+
+    An option that takes them this way cannot take in the arguments behind it.
+    """
+    try:
+        (names,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        names = []
+    if not names or not all(names):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of names with commas between them, such as age,sex"
+        )
+    return names
 
 
 def _escape_what_cannot_be_encoded() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from scx_core._command_line import run_program
 
@@ -27,8 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_program(_parser(), arguments, names=ARGUMENTS)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says of words that are too many how they may have come about."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, left = self.parse_known_args(args, namespace)
+        if not left:
+            return options
+        message = f"unrecognized arguments: {' '.join(left)}"
+        if any(not word.startswith("-") for word in left):
+            message += (
+                " (files stand together, before or behind all options, and lists have commas, as "
+                "in --obs-columns age,sex)"
+            )
+        options.parser.error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="scx-tokenize", description="Turn the cells of .scx and .h5ad files into tokens."
     )
     parser.add_argument("--version", action="version", version=f"scx-tokenize {__version__}")

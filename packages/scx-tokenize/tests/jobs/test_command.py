@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_samples import as_json, cells, ids_of, medians_of, shard_bytes, tokens_of, tree, written
+from job_samples import (
+    as_json,
+    cells,
+    ids_of,
+    medians_of,
+    read_tokens,
+    shard_bytes,
+    tokens_of,
+    tree,
+    written,
+)
 
 import scx_tokenize
 from scx_tokenize._cli import main
+from scx_tokenize.jobs._manifest import read_manifest
 
 
 @pytest.fixture
@@ -31,7 +44,7 @@ def test_the_command_makes_what_the_function_makes(
     tmp_path: Path, given: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--preset", "geneformer-v2", "--obs-filter", "n_counts > 20", "--shard-rows", 8]
-    columns = ["--obs-columns", "cell_type", "donor"]
+    columns = ["--obs-columns", "cell_type,donor"]
     assert rank(given, tmp_path / "one", *options, *columns) == 0
     printed = capsys.readouterr().out
     assert "60 of 60 genes known (100% of what could be)" in printed
@@ -47,6 +60,33 @@ def test_the_command_makes_what_the_function_makes(
         shard_rows=8,
     )
     assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
+
+
+def test_lists_in_front_of_the_files_leave_these_alone(tmp_path: Path) -> None:
+    adata = cells(40)
+    adata.obs["age, years"] = adata.obs["score"]
+    path = str(written(adata, tmp_path / "a.scx"))
+    lists = ["--obs-columns", 'donor,"age, years"', "--obs-columns", "cell_name"]
+    lists += ["--edges", "1,2,3.5", "--n-bins", "5", "--edges", "9"]
+    assert main(["bin", *lists, path, str(tmp_path / "out")]) == 0
+    frame = read_tokens(tmp_path / "out")
+    assert list(frame)[-3:] == ["donor", "age, years", "cell_name"]
+    assert (read_manifest(tmp_path / "out") or {})["options"]["edges"] == [1, 2, 3.5, 9]
+
+
+def test_the_package_is_run_as_the_command_is(
+    tmp_path: Path, given: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rank(given, tmp_path / "one") == 0
+    printed = capsys.readouterr().out
+    tables = ["--token-dictionary", given["tokens"], "--gene-medians", given["medians"]]
+    command = [sys.executable, "-m", "scx_tokenize", "rank", given["input"], "two", *tables]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[1:] == printed.splitlines()[1:]
+    assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
+    wrong = subprocess.run(command[:3], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "scx-tokenize: error: the following arguments are required: COMMAND" in wrong.stderr
 
 
 def test_a_command_that_is_repeated_keeps_what_is_there(
@@ -75,6 +115,12 @@ def test_a_command_that_is_repeated_keeps_what_is_there(
         (["sample", "a.scx", "out", "--l-max", "5"], 2, "unrecognized arguments: --l-max"),
         (["bin", "a.scx", "out", "--n-bins", "2"], 2, "2 is less than 3"),
         ([], 2, "the following arguments are required: COMMAND"),
+        (["bin", "a.scx", "out", "--obs-columns", "a", "b"], 2, "arguments: b (files stand tog"),
+        (["bin", "a.scx", "b.scx", "--pad", "out"], 2, "unrecognized arguments: out (files stand"),
+        (["bin", "a.scx", "out", "--obs-columns", "a,,b"], 2, "'a,,b' is no list of names"),
+        (["bin", "a.scx", "out", "--obs-columns", '"a'], 2, "is no list of names with commas"),
+        (["bin", "a.scx", "out", "--edges", "1,x"], 2, "'1,x' is no list of numbers with commas"),
+        (["bin", "a.scx", "out", "--edges", ""], 2, "'' is no list of numbers with commas"),
     ],
 )
 def test_wrong_commands_are_answered_in_their_words(

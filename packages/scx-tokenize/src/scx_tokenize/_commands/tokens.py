@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from scx_core._command_line import at_least
+from scx_core._command_line import at_least, listed
 
 # of `run`, which are options here
 ARGUMENTS = (
@@ -72,7 +72,11 @@ def add_bin(commands: Any) -> None:
         help="what becomes of values on an edge; default: left, or seeded with scgpt",
     )
     group.add_argument(
-        "--edges", type=float, nargs="+", metavar="X", help="default: quantiles of each cell"
+        "--edges",
+        type=_numbers,
+        action="extend",
+        metavar="X,...",
+        help="n-bins less 1 numbers with commas between them; default: quantiles of each cell",
     )
     group.add_argument(
         "--transform",
@@ -181,10 +185,11 @@ def _add_cells(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--obs-columns",
-        nargs="+",
-        default=(),
-        metavar="NAME",
-        help='columns of obs to keep beside the tokens; "cell_name" stands for its index',
+        type=listed,
+        action="extend",
+        metavar="NAME,...",
+        help='columns of obs to keep beside the tokens, such as "age,sex"; "cell_name" stands for '
+        "its index; may be given several times",
     )
 
 
@@ -219,6 +224,16 @@ def _add_longest(group: Any, default: str) -> None:
 
 def _add_seed(group: Any) -> None:
     group.add_argument("--seed", type=at_least(0), metavar="N", help="default: 0")
+
+
+def _numbers(text: str) -> list[float]:
+    """Numbers with commas between them, for argparse."""
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of numbers with commas between them, such as 1,2.5,7"
+        ) from None
 
 
 def _run(options: argparse.Namespace) -> int:
