@@ -29,6 +29,30 @@ Totals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Sums:
+    """What the first pass over cells finds beside the medians; zeros of later ones.
+
+    Attributes
+    ----------
+    totals
+        float64, the sum of each gene's counts.
+    odd_inputs
+        Numbers of inputs with values that are no whole numbers.
+    """
+
+    totals: Totals
+    odd_inputs: frozenset[int] = frozenset()
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.totals + other.totals, self.odd_inputs | other.odd_inputs)
+
+    @classmethod
+    def nothing(cls, n_genes: int) -> Sums:
+        """Of no cell."""
+        return cls(np.zeros(n_genes, dtype=np.float64))
+
+
+@dataclass(frozen=True)
 class Part:
     """Cells `start` to `stop` of those that are taken of an input."""
 
@@ -77,7 +101,7 @@ def count_part(
     *,
     threads: int | None,
     done: Callable[[int], object],
-) -> Totals:
+) -> Sums:
     """Count the values of a part for the search's present pass.
 
     Parameters
@@ -91,7 +115,7 @@ def count_part(
 
     Returns
     -------
-    The sum of each gene's counts, in the first pass; zeros later.
+    The sums of the part.
     """
     each = corpus.inputs[part.input]
 
@@ -104,6 +128,7 @@ def count_part(
             threads=threads,
             where=each.path,
             row_numbers=cells.rows[positions],
+            find_fractions=search.is_first_pass,
         )
 
     step = max(1, min(BLOCK_CELLS, BLOCK_VALUES // max(1, each.n_genes)))
@@ -111,7 +136,7 @@ def count_part(
         each.chosen(start, min(start + step, part.stop))
         for start in range(part.start, part.stop, step)
     ]
-    totals = np.zeros(corpus.n_genes, dtype=np.float64)
+    totals, whole_numbers = np.zeros(corpus.n_genes, dtype=np.float64), True
     for positions, values in zip(blocks, _ahead(read, blocks, threads), strict=True):
         search.count(
             values.rows,
@@ -119,8 +144,9 @@ def count_part(
             totals=totals if search.is_first_pass else None,
             threads=threads,
         )
+        whole_numbers = whole_numbers and values.whole_numbers
         done(len(positions))
-    return totals
+    return Sums(totals, frozenset() if whole_numbers else frozenset({part.input}))
 
 
 def _ahead(

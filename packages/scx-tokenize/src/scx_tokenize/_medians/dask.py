@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from scx_tokenize._medians.corpus import Corpus, Part, Totals, count_part
+from scx_tokenize._medians.corpus import Corpus, Part, Sums, count_part
 from scx_tokenize._medians.run import PassCounter
 from scx_tokenize._medians.search import MedianSearch, TableEntries
 from scx_tokenize.jobs._dask import each_result
@@ -31,16 +29,17 @@ def counting_on_dask(client: Client, threads: int = 1) -> PassCounter:
     Workers read the inputs at the same paths, and each task has counts of its own in memory.
     """
 
-    def counter(corpus: Corpus, search: MedianSearch, done: Callable[[int], object]) -> Totals:
+    def counter(corpus: Corpus, search: MedianSearch, done: Callable[[int], object]) -> Sums:
         tasks = _tasks(corpus)
-        sums: dict[Part, Totals] = {}
+        sums: dict[Part, Sums] = {}
         work = partial(_count, threads=threads)
         shared = (_at_full_paths(corpus), search.emptied())
-        for parts, entries, totals in each_result(client, work, shared, tasks):
-            search.add_entries(entries)
-            sums |= dict(zip(parts, totals, strict=True))
-            done(sum(part.stop - part.start for part in parts))
-        result = np.zeros(corpus.n_genes, dtype=np.float64)
+        with closing(each_result(client, work, shared, tasks)) as results:
+            for parts, entries, of_parts in results:
+                search.add_entries(entries)
+                sums |= dict(zip(parts, of_parts, strict=True))
+                done(sum(part.stop - part.start for part in parts))
+        result = Sums.nothing(corpus.n_genes)
         for part in corpus.parts():  # the order of a run without a cluster
             result += sums[part]
         return result
@@ -67,7 +66,7 @@ def _at_full_paths(corpus: Corpus) -> Corpus:
 
 def _count(
     shared: tuple[Corpus, MedianSearch], parts: list[Part], stop: Any, *, threads: int
-) -> tuple[list[Part], TableEntries, list[npt.NDArray[np.float64]]]:
+) -> tuple[list[Part], TableEntries, list[Sums]]:
     """What a worker does."""
     corpus, search = shared[0], shared[1].emptied()  # tasks of one process share what they are sent
 
@@ -76,7 +75,7 @@ def _count(
             raise Stopped
 
     with corpus.inputs[parts[0].input].open() as cells:
-        totals = [
+        sums = [
             count_part(corpus, part, cells, search, threads=threads, done=done) for part in parts
         ]
-    return parts, search.entries(), totals
+    return parts, search.entries(), sums

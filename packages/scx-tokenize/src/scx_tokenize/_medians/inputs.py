@@ -13,12 +13,8 @@ import numpy.typing as npt
 from scx_core._genes import JoinedGenes
 from scx_tokenize._genes import FileGenes, file_genes, match_genes
 from scx_tokenize.jobs._cells import Cells, H5adCells, open_cells
-from scx_tokenize.jobs._inputs import (
-    content_identity,
-    has_fractions,
-    turned_file,
-    warn_of_fractions,
-)
+from scx_tokenize.jobs._fractions import first_fractions, warn_of_fractions
+from scx_tokenize.jobs._inputs import content_identity, turned_file
 from scx_tokenize.jobs._obs import kept_positions
 
 
@@ -58,6 +54,8 @@ class Input:
         Bytes and time of the file when it was looked at.
     identity
         What stands for its content.
+    has_fractions
+        Whether its first cells have values that are no counts.
     """
 
     path: str
@@ -70,6 +68,7 @@ class Input:
     places: npt.NDArray[np.int32] | None
     stamp: tuple[int, int]
     identity: str
+    has_fractions: bool
 
     def open(self) -> Cells:
         """Open it; RuntimeError when it is no longer the file that was looked at."""
@@ -94,17 +93,23 @@ def look_at(
 ) -> tuple[list[Input], JoinedGenes]:
     """Open each file once, and match their genes; errors as of `medians`."""
     looked = [_look_at_one(path, selection) for path in paths]
-    genes = match_genes([ids for _, ids, _ in looked], min_known_genes=min_known_genes)
-    odd = [each.path for each, _, fractions in looked if fractions]
-    warn_of_fractions(odd, selection.source, "medians are made of")
+    genes = match_genes([ids for _, ids in looked], min_known_genes=min_known_genes)
+    tell_of_fractions([each for each, _ in looked if each.has_fractions])
     inputs = [
         replace(each, places=places)
-        for (each, _, _), places in zip(looked, genes.columns, strict=True)
+        for (each, _), places in zip(looked, genes.columns, strict=True)
     ]
     return inputs, genes
 
 
-def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes, bool]:
+def tell_of_fractions(inputs: Sequence[Input]) -> None:
+    """Warn of inputs that hold something else than counts."""
+    if inputs:
+        paths = [each.path for each in inputs]
+        warn_of_fractions(paths, inputs[0].selection.source, "medians are made of")
+
+
+def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes]:
     stamp = stamp_of(path)
     with open_cells(path, source=selection.source, modality=selection.modality) as cells:
         var = cells.var()
@@ -123,9 +128,9 @@ def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes, boo
             places=None,
             stamp=stamp,
             identity=content_identity(path),
+            has_fractions=first_fractions(cells, is_in_rows=is_in_rows),
         )
-        genes = file_genes(path, var, selection.gene_key)
-        return found, genes, has_fractions(cells, is_in_rows=is_in_rows)
+        return found, file_genes(path, var, selection.gene_key)
 
 
 def in_rows(inputs: Sequence[Input], folder: Path) -> list[Input]:

@@ -16,7 +16,7 @@ from scx_tokenize import _arguments as arguments
 from scx_tokenize._genes import MIN_KNOWN_GENES
 from scx_tokenize._medians.corpus import Corpus
 from scx_tokenize._medians.dask import counting_on_dask
-from scx_tokenize._medians.inputs import Selection, in_rows, look_at
+from scx_tokenize._medians.inputs import Selection, in_rows, look_at, tell_of_fractions
 from scx_tokenize._medians.result import GeneMedians, result_of
 from scx_tokenize._medians.run import count_all, counting_here, plan_of
 from scx_tokenize._medians.table import check_target, write_table
@@ -149,6 +149,8 @@ def medians(
         folder = Path(stack.enter_context(temporary))
         corpus = Corpus(tuple(in_rows(files, folder)), len(genes.names), target_sum)
         counted = count_all(corpus, plan, counter, progress=progress)
+    late = [corpus.inputs[number] for number in sorted(counted.odd_inputs)]
+    tell_of_fractions([each for each in late if not each.has_fractions])
     if target is not None and not np.any(counted.n_values):
         raise ValueError(f"{WHO}: {', '.join(paths[:3])}: no gene has a value above 0 in any cell")
     result = result_of(counted, genes, files, target_sum=target_sum)

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from scx_core.writing import Progress
 from scx_core.writing._progress import row_progress
-from scx_tokenize._medians.corpus import Corpus, Totals, count_part
+from scx_tokenize._medians.corpus import Corpus, Sums, Totals, count_part
 from scx_tokenize._medians.search import COUNT_MAX, MedianSearch, PassPlan, plan_passes
 
-PassCounter: TypeAlias = Callable[[Corpus, MedianSearch, Callable[[int], object]], Totals]
+PassCounter: TypeAlias = Callable[[Corpus, MedianSearch, Callable[[int], object]], Sums]
 """Counts all values of a corpus for the search's present pass; tells the function of cells as they
-are done, and gives the sums of the genes' counts in the first pass."""
+are done, and gives the sums of the first pass."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,15 @@ class Counted:
         float64, sum of its counts.
     n_passes
         How often the files were read.
+    odd_inputs
+        Numbers of inputs with values that are no whole numbers.
     """
 
     medians: npt.NDArray[np.float64]
     n_values: npt.NDArray[np.int64]
     totals: Totals
     n_passes: int
+    odd_inputs: frozenset[int]
 
 
 def plan_of(corpus: Corpus, memory_bytes: int) -> PassPlan:
@@ -57,19 +60,19 @@ def count_all(
     """Read the files as often as it takes."""
     search = MedianSearch(corpus.n_genes, plan)
     n_passes = len(plan.bits)
-    totals = np.zeros(corpus.n_genes, dtype=np.float64)
+    sums = Sums.nothing(corpus.n_genes)
     with row_progress(progress, corpus.n_cells * n_passes) as done:
         while not search.done:
-            totals += counter(corpus, search, done)
+            sums += counter(corpus, search, done)
             search.end_pass()
-    return Counted(search.medians(), search.n_values, totals, n_passes)
+    return Counted(search.medians(), search.n_values, sums.totals, n_passes, sums.odd_inputs)
 
 
 def counting_here(threads: int | None) -> PassCounter:
     """Count in this process."""
 
-    def counter(corpus: Corpus, search: MedianSearch, done: Callable[[int], object]) -> Totals:
-        totals = np.zeros(corpus.n_genes, dtype=np.float64)
+    def counter(corpus: Corpus, search: MedianSearch, done: Callable[[int], object]) -> Sums:
+        sums = Sums.nothing(corpus.n_genes)
         with ExitStack() as stack:
             opened = None
             for part in corpus.parts():
@@ -77,7 +80,7 @@ def counting_here(threads: int | None) -> PassCounter:
                     stack.close()
                     cells = stack.enter_context(corpus.inputs[part.input].open())
                     opened = part.input
-                totals += count_part(corpus, part, cells, search, threads=threads, done=done)
-        return totals
+                sums += count_part(corpus, part, cells, search, threads=threads, done=done)
+        return sums
 
     return counter

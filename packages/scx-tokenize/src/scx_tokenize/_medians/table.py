@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scx_tokenize.jobs._shards import naming
+from scx_tokenize.jobs._files import naming
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scx_core._csr_rows import CsrRows
 from scx_tokenize._genes import brought_to
 from scx_tokenize._values import library_size
+from scx_tokenize.jobs._fractions import any_fractions
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,13 @@ class Values:
         Counts; genes ascend in each row.
     factors
         float64; `target_sum / library_size` of each row, 0 where that is 0.
+    whole_numbers
+        Whether all values are, as counts are.
     """
 
     rows: CsrRows
     factors: npt.NDArray[np.float64]
+    whole_numbers: bool
 
 
 def scaled_rows(
@@ -40,6 +44,7 @@ def scaled_rows(
     threads: int | None,
     where: str,
     row_numbers: npt.NDArray[np.int64],
+    find_fractions: bool,
 ) -> Values:
     """Rows in CSR as `MedianSearch.count` takes them.
 
@@ -54,6 +59,8 @@ def scaled_rows(
         Where the columns' genes are among all genes, as of `brought_to`.
     where, row_numbers
         File and rows of it, for messages.
+    find_fractions
+        Look whether all are whole numbers; else they are taken for such.
 
     Raises
     ------
@@ -71,4 +78,5 @@ def scaled_rows(
         )
     with np.errstate(divide="ignore"):
         factors = np.where(sizes > 0, target_sum / sizes, 0.0)
-    return Values(CsrRows(*brought_to(places, n_genes, indptr, indices, values)), factors)
+    rows = CsrRows(*brought_to(places, n_genes, indptr, indices, values))
+    return Values(rows, factors, whole_numbers=not (find_fractions and any_fractions(single)))

@@ -6,10 +6,11 @@ shards from anywhere.
 """
 
 from ._description import Job, Task
+from ._opened import forget_inputs
 from ._plan import plan_job
 from ._run import run
 from ._running import Runner, in_threads, run_job
-from ._shards import ShardRecord, forget_inputs, make_shard
+from ._shards import ShardRecord, make_shard
 
 __all__ = [
     "Job",

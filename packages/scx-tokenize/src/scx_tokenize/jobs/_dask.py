@@ -14,14 +14,17 @@ import os
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from ._description import Job, Task
-from ._running import OnCells, Runner
-from ._shards import PARTIAL_SUFFIX, ShardRecord, Stopped, forget_inputs, make_shard
+from ._files import PARTIAL_SUFFIX
+from ._opened import forget_inputs
+from ._running import OnCells, Records, Runner
+from ._shards import ShardRecord, Stopped, make_shard
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -85,18 +88,16 @@ def on_dask(client: Any, *, threads: int = 1) -> Runner:
         Threads that each task decodes and tokenises with, default 1.
     """
 
-    def runner(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Sequence[ShardRecord]:
+    def runner(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Records:
         make = partial(_make, threads=threads)
-        records: list[ShardRecord] = []
         try:
-            for record in each_result(client, make, _at_full_paths(job), tasks):
-                records.append(record)
-                on_cells(record.n_cells)
+            with closing(each_result(client, make, _at_full_paths(job), tasks)) as records:
+                for record in records:
+                    _check_there(job, record)
+                    on_cells(record.n_cells)
+                    yield record
         finally:
-            if tasks:
-                _tidy(client, job)
-        _check_there(job, records)
-        return records
+            _tidy(client, job)
 
     return runner
 
@@ -110,7 +111,7 @@ def each_result(
     function: Callable[[Shared, Item, Any], Result],
     shared: Shared,
     items: Sequence[Item],
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """`function(shared, item, stop)` of each item by the cluster, in the order they are done.
 
     `stop.is_set()` becomes true when nobody waits for the results any more: after an error, Ctrl-C,
@@ -253,10 +254,9 @@ def _tidy(client: Any, job: Job) -> None:
         client.run(forget_inputs)
 
 
-def _check_there(job: Job, records: Sequence[ShardRecord]) -> None:
-    for record in records:
-        if not (job.data_folder / record.file_name).is_file():
-            raise RuntimeError(
-                f"a worker wrote {record.file_name}, but it is not in {job.data_folder}: this "
-                "folder has to be the same one on all machines of the cluster"
-            )
+def _check_there(job: Job, record: ShardRecord) -> None:
+    if not (job.data_folder / record.file_name).is_file():
+        raise RuntimeError(
+            f"a worker wrote {record.file_name}, but it is not in {job.data_folder}: this folder "
+            "has to be the same one on all machines of the cluster"
+        )

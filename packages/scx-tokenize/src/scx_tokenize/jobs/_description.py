@@ -88,8 +88,8 @@ class InputFile:
     ----------
     path, kind
         The file.
-    size
-        Of the file, in bytes.
+    size, time
+        Of the file: bytes, and nanoseconds of its last change.
     identity
         What stands for its content, hexadecimal.
     turned
@@ -100,11 +100,14 @@ class InputFile:
         int32, the place of each gene in the vocabulary, -1 for none; None for each as itself.
     n_genes, n_known, n_merged, share_known
         How its genes fit the vocabulary, see `GeneMatch`.
+    has_fractions
+        Whether its first cells have values that are no counts.
     """
 
     path: str
     kind: InputKind
     size: int
+    time: int
     identity: str
     turned: str | None
     n_cells: int
@@ -113,6 +116,7 @@ class InputFile:
     n_known: int
     n_merged: int
     share_known: float
+    has_fractions: bool
 
     @property
     def draw_identity(self) -> int:
@@ -142,6 +146,8 @@ class Job:
         Where the results lie.
     shard_rows
         Cells of a shard; the last one of a file may have fewer.
+    takes_counts
+        The model that needs raw counts; None where other values are as well.
     """
 
     kernel: KernelName
@@ -155,6 +161,7 @@ class Job:
     obs_types: Mapping[str, Any]
     folder: str
     shard_rows: int
+    takes_counts: str | None
 
     @property
     def data_folder(self) -> Path:

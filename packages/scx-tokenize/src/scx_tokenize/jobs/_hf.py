@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ._description import Job
-from ._shards import PARTIAL_SUFFIX
+from ._files import PARTIAL_SUFFIX
 
 
 def require_datasets() -> None:

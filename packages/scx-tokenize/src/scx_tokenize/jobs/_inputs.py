@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import without_version
-from scx_core._user_warnings import warn_user
 
 from .._genes import FileGenes, file_genes, match_genes
-from ._cells import FIRST_ROWS, Cells, H5adCells, ScxCells, kind_of, open_cells
+from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
 from ._description import InputFile
+from ._files import sha256_of
+from ._fractions import first_fractions
 from ._obs import kept_positions, obs_arrays
 from ._vocabulary import Vocabulary
 
@@ -57,6 +58,10 @@ class Inspected:
         The types of the columns of obs that are kept.
     n_cells
         Cells that are taken.
+    is_in_rows
+        Whether rows can be read one by one.
+    has_fractions
+        Whether the first cells have values that are no counts.
     """
 
     path: str
@@ -87,7 +92,7 @@ def inspect(path: str, options: InputOptions) -> Inspected:
         is_in_rows = not isinstance(cells, H5adCells) or cells.is_in_rows
         if isinstance(cells, H5adCells):
             _check_shape(cells, n_vars=len(var))
-        fractions = has_fractions(cells, is_in_rows=is_in_rows)
+        fractions = first_fractions(cells, is_in_rows=is_in_rows)
         return Inspected(path, genes, selected, obs_types, n_cells, is_in_rows, fractions)
 
 
@@ -126,11 +131,13 @@ def input_files(
         places = _selected(columns, len(vocabulary), one.selected, wanted)
         if places is not None and not np.any(places >= 0):
             raise ValueError(f"{one.path}: no gene is left of those that were selected")
+        facts = os.stat(one.path)  # before it is read: who writes to it then is noticed
         files.append(
             InputFile(
                 path=os.path.abspath(one.path),
                 kind=kind_of(one.path),
-                size=os.path.getsize(one.path),
+                size=facts.st_size,
+                time=facts.st_mtime_ns,
                 identity=content_identity(one.path),
                 turned=None,
                 n_cells=one.n_cells,
@@ -139,6 +146,7 @@ def input_files(
                 n_known=match.n_known,
                 n_merged=match.n_merged,
                 share_known=match.share_known,
+                has_fractions=one.has_fractions,
             )
         )
     return tuple(files)
@@ -154,8 +162,7 @@ def content_identity(path: str) -> str:
 
         with Experiment(path) as experiment:
             return _of_sections(experiment)
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(Path(path))
 
 
 def identity_of(cells: Cells) -> str:
@@ -243,27 +250,3 @@ def _check_shape(cells: H5adCells, *, n_vars: int) -> None:
         )
     if cells.matrix_source.dtype.kind not in "biuf":
         raise ValueError(f"{cells.path}: the matrix holds {cells.matrix_source.dtype}, not numbers")
-
-
-def has_fractions(cells: Cells, *, is_in_rows: bool) -> bool:
-    """Whether the first cells have values that are no counts."""
-    positions = np.arange(min(len(cells.rows), FIRST_ROWS), dtype=np.int64)
-    if not len(positions):
-        return False
-    if is_in_rows:
-        values = cells.gather(positions, None, len(cells.var()), threads=1)[2]
-    else:
-        assert isinstance(cells, H5adCells)
-        values = cells.first_values()
-    finite = values[np.isfinite(values)]
-    return bool(np.any(finite != np.rint(finite)))
-
-
-def warn_of_fractions(odd: Sequence[str], source: str, what: str) -> None:
-    """Warn where counts are needed and files, those of the paths `odd`, hold something else."""
-    if odd:
-        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        warn_user(
-            f"{odd[0]}{more}: {source} holds values that are no whole numbers, but {what} "
-            "raw counts; another matrix is chosen with source, such as 'raw' or 'layers/counts'"
-        )

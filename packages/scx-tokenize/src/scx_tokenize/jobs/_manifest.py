@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ._description import Job
-from ._shards import PARTIAL_SUFFIX, ShardRecord, naming
+from ._files import PARTIAL_SUFFIX, write_text
+from ._finished import NOTES, shard_entry
+from ._shards import ShardRecord
 
 MANIFEST = "manifest.json"
 TOKEN_DICTIONARY = "token_dictionary.json"
@@ -20,7 +21,7 @@ GENE_MEDIANS = "gene_medians.json"
 MANIFEST_VERSION = 1
 SHARD_NAME = re.compile(r"tokens-\d+-of-\d+\.parquet")
 # what a job may leave in its folder, for who replaces it
-OWN_ENTRIES = {MANIFEST, TOKEN_DICTIONARY, GENE_MEDIANS, "data", "hf", "turned", ".lock"}
+OWN_ENTRIES = {MANIFEST, TOKEN_DICTIONARY, GENE_MEDIANS, NOTES, "data", "hf", "turned", ".lock"}
 
 
 def manifest_of(
@@ -40,15 +41,7 @@ def manifest_of(
             "tokens": sum(record.n_tokens for record in records),
             "empty_cells": sum(record.n_empty_cells for record in records),
         }
-        made["shards"] = [
-            {
-                "file": f"data/{record.file_name}",
-                "file_id": record.file_id,
-                "cells": record.n_cells,
-                "tokens": record.n_tokens,
-            }
-            for record in records
-        ]
+        made["shards"] = [shard_entry(record) for record in records]
     described = job.described()
     return {
         "manifest_version": MANIFEST_VERSION,
@@ -94,7 +87,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         manifest = json.loads(path.read_text("utf-8"))
-        version = manifest["manifest_version"]
+        version, _ = manifest["manifest_version"], manifest["job_identity"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is no manifest of a token job") from None
     if version != MANIFEST_VERSION:
@@ -102,8 +95,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def prepare_folder(job: Job, *, overwrite: bool) -> None:
+def prepare_folder(job: Job, *, overwrite: bool) -> dict[str, Any] | None:
     """Make the folder of a job ready, or find out that it is another's.
+
+    Returns
+    -------
+    The manifest of an earlier run of the same job; None where there is none.
 
     Raises
     ------
@@ -120,18 +117,18 @@ def prepare_folder(job: Job, *, overwrite: bool) -> None:
         raise FileExistsError(
             f"{folder} is not empty and has no {MANIFEST}: it is no job's, choose another folder"
         )
-    if manifest is not None and manifest["job_identity"] != job.identity:
-        if not overwrite:
-            raise ValueError(
-                f"{folder} holds tokens of another job, which are not mixed with these: "
-                f"{'; '.join(differences(manifest, manifest_of(job, {}, None)))}. Choose another "
-                "folder, or replace it with overwrite=True"
-            )
+    if manifest is not None and manifest["job_identity"] != job.identity and not overwrite:
+        raise ValueError(
+            f"{folder} holds tokens of another job, which are not mixed with these: "
+            f"{'; '.join(differences(manifest, manifest_of(job, {}, None)))}. Choose another "
+            "folder, or replace it with overwrite=True"
+        )
+    if manifest is not None and overwrite:
         _clear(folder)
-    elif manifest is not None and overwrite:
-        _clear(folder)
+        manifest = None
     for left in (*folder.glob(f".*{PARTIAL_SUFFIX}"), *job.data_folder.glob(f".*{PARTIAL_SUFFIX}")):
         _remove(left)  # of a run that was killed
+    return manifest
 
 
 def _is_unused(folder: Path) -> bool:
@@ -175,13 +172,7 @@ def _flat(value: Any, left_out: Sequence[str], prefix: str = "") -> dict[str, An
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file that is there as a whole or not at all."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-    try:
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        partial.replace(path)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        raise naming(path, error) from None
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_vocabulary(job: Job) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import _arguments as numbers
 from ._description import Job
+from ._fractions import warn_of_fractions
 from ._gene_files import GeneList, GeneTable, read_list, read_table
 from ._inputs import (
     TURNED_FOLDER,
@@ -18,7 +19,6 @@ from ._inputs import (
     input_files,
     inspect,
     turned_file,
-    warn_of_fractions,
 )
 from ._obs import common_types
 from ._paths import StrPath, input_paths
@@ -106,6 +106,7 @@ def plan_job(
         obs_types=types,
         folder=str(folder),
         shard_rows=rows,
+        takes_counts=method.takes_counts,
     )
 
 

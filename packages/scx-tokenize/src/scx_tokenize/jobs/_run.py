@@ -15,8 +15,7 @@ from ._manifest import GENE_MEDIANS, TOKEN_DICTIONARY
 from ._paths import StrPath
 from ._plan import plan_job
 from ._presets import PresetName
-from ._running import OnCells, Runner, available_cpus, in_threads, run_job
-from ._shards import ShardRecord
+from ._running import OnCells, Records, Runner, in_threads, run_job
 
 if TYPE_CHECKING:
     from scx_core.writing import Progress
@@ -223,8 +222,8 @@ def _runner(threads: int, cluster: DaskCluster | None) -> Iterator[Runner]:
             yield on_dask(client, threads=threads or 1)
         return
 
-    def by_threads(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Sequence[ShardRecord]:
-        return in_threads(job, tasks, on_cells, threads=threads or available_cpus())
+    def by_threads(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Records:
+        return in_threads(job, tasks, on_cells, threads=threads or numbers.available_cpus())
 
     yield by_threads
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .. import _arguments as numbers
 from ._description import Job, Task
+from ._finished import NOTES, Notes, check_sizes, noted_records, unchanged
+from ._fractions import warn_of_fractions
 from ._inputs import TURNED_FOLDER
 from ._manifest import MANIFEST, manifest_of, prepare_folder, write_json, write_vocabulary
+from ._opened import forget_inputs
 from ._plan import turn_matrices
-from ._shards import ShardRecord, Stopped, forget_inputs, make_shard, shard_record
+from ._shards import ShardRecord, Stopped, make_shard
 
 if TYPE_CHECKING:
     from scx_core.writing import Progress
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 0.1
 
 OnCells: TypeAlias = Callable[[int], object]
-Runner: TypeAlias = Callable[[Job, Sequence[Task], OnCells], Sequence[ShardRecord]]
-"""Makes the shards of tasks; calls the function with numbers of cells as they are done."""
+Records: TypeAlias = Generator[ShardRecord, None, None]
+Runner: TypeAlias = Callable[[Job, Sequence[Task], OnCells], Records]
+"""Makes the shards of tasks and gives the record of each when it is whole; calls the function with
+numbers of cells as they are done. It has come to rest when it ends or is closed."""
 
 
 def run_job(
@@ -58,37 +61,63 @@ def run_job(
         require_datasets()
     folder = Path(job.folder)
     with _locked(folder):
-        prepare_folder(job, overwrite=overwrite)
-        finished = [record for task in job.tasks if (record := shard_record(job, task))]
-        done = {record.number for record in finished}
-        missing = [task for task in job.tasks if task.number not in done]
-        if missing:
-            write_json(folder / MANIFEST, manifest_of(job, arguments, None))
-            job.data_folder.mkdir(exist_ok=True)
-            write_vocabulary(job)
-            turn_matrices(job)
-        try:
-            with row_progress(progress, job.n_cells) as on_cells:
-                on_cells(sum(record.n_cells for record in finished))
-                made = list(runner(job, missing, on_cells))
-        finally:
-            forget_inputs()
-        records = sorted([*finished, *made], key=lambda record: record.number)
+        noted = noted_records(job, prepare_folder(job, overwrite=overwrite))
+        with row_progress(progress, job.n_cells) as on_cells:
+            finished = unchanged(job, noted, on_cells)
+            records = [*finished, *_made(job, arguments, finished, runner, on_cells)]
+        records.sort(key=lambda record: record.number)
+        check_sizes(job, records)
         if hf:
             write_hf(job, folder / "hf", quiet=progress is False)
         manifest = manifest_of(job, arguments, records)
         write_json(folder / MANIFEST, manifest)
         write_vocabulary(job)
+        (folder / NOTES).unlink(missing_ok=True)
         shutil.rmtree(folder / TURNED_FOLDER, ignore_errors=True)
+    _warn_of_late_fractions(job, records)
     return manifest
 
 
-def in_threads(
-    job: Job, tasks: Sequence[Task], on_cells: OnCells, *, threads: int
+def _made(
+    job: Job,
+    arguments: Mapping[str, Any],
+    finished: Sequence[ShardRecord],
+    runner: Runner,
+    on_cells: OnCells,
 ) -> list[ShardRecord]:
-    """Make shards with threads of this process; the first error ends the others."""
-    if not tasks:
+    """Make the shards that are not finished, and note each that is."""
+    done = {record.number for record in finished}
+    missing = [task for task in job.tasks if task.number not in done]
+    if not missing:
         return []
+    made = []
+    notes = Notes(job, finished)
+    write_json(Path(job.folder) / MANIFEST, manifest_of(job, arguments, None))
+    job.data_folder.mkdir(exist_ok=True)
+    write_vocabulary(job)
+    turn_matrices(job)
+    on_cells(0)
+    try:
+        with closing(runner(job, missing, on_cells)) as records:
+            for record in records:
+                notes.add(record)
+                made.append(record)
+    finally:
+        forget_inputs()
+    return made
+
+
+def _warn_of_late_fractions(job: Job, records: Sequence[ShardRecord]) -> None:
+    """Tell of files whose first cells, which were looked at before, are counts and others not."""
+    if job.takes_counts is None:
+        return
+    odd = sorted({record.file_id for record in records if not record.whole_numbers})
+    paths = [job.files[number].path for number in odd if not job.files[number].has_fractions]
+    warn_of_fractions(paths, job.source, f"{job.takes_counts} takes")
+
+
+def in_threads(job: Job, tasks: Sequence[Task], on_cells: OnCells, *, threads: int) -> Records:
+    """Make shards with threads of this process; the first error ends the others."""
     stop = threading.Event()
     n_workers = min(threads, len(tasks))
     counter = _Counter()
@@ -110,10 +139,12 @@ def in_threads(
         while pending:
             done, pending = wait(pending, timeout=WAIT_SECONDS, return_when=FIRST_EXCEPTION)
             on_cells(counter.take())
-            for one in done:
+            failed = [one for one in done if one.exception() is not None]
+            whole = [one.result() for one in done if one.exception() is None]
+            yield from sorted(whole, key=lambda record: record.number)
+            for one in failed:
                 if not isinstance(one.exception(), Stopped):
                     one.result()
-        return [future.result() for future in futures]
     finally:
         stop.set()
         _shut_down(pool)
@@ -130,13 +161,6 @@ def _shut_down(pool: ThreadPoolExecutor) -> None:
             interrupt = error
     if interrupt is not None:
         raise interrupt
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(numbers.THREADS_MAX, len(os.sched_getaffinity(0)))
-    return min(numbers.THREADS_MAX, os.cpu_count() or 1)
 
 
 class _Counter:

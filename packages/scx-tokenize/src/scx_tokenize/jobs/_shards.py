@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +12,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._cells import Cells, open_cells
 from ._description import BinOptions, Job, Task
-from ._obs import kept_positions, obs_arrays
+from ._files import sha256_of, whole_file
+from ._fractions import any_fractions
+from ._opened import opened_input
 from ._ragged import Tokens
 from ._tokens import Tokeniser
 
 BATCH_ROWS = 1024
 """Cells in memory at a time, and in a row group."""
 METADATA_KEY = b"scx_tokenize"
-PARTIAL_SUFFIX = ".tmp"
 
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """What became of a task."""
+    """What became of a task.
+
+    Attributes
+    ----------
+    number, file_id, file_name
+        As of the task.
+    n_cells, n_tokens, n_empty_cells
+        How many; cells are empty that have no token but special ones.
+    whole_numbers
+        Whether all values were whole numbers, as counts are.
+    n_bytes, sha256
+        Of the file.
+    """
 
     number: int
     file_id: int
@@ -37,6 +46,9 @@ class ShardRecord:
     n_cells: int
     n_tokens: int
     n_empty_cells: int
+    whole_numbers: bool
+    n_bytes: int
+    sha256: str
 
 
 class Stopped(Exception):
@@ -76,50 +88,41 @@ def make_shard(
     ValueError, OSError
         A row cannot be read or tokenised, or the shard cannot be written.
     """
-    opened = _opened(job, task.file_id)
+    opened = opened_input(job, task.file_id)
     tokeniser = Tokeniser(job, job.files[task.file_id])
-    places, n_tokens, n_empty = tokeniser.places, 0, 0
-    with _whole_file(job.data_folder / task.file_name) as path, _writer(job, task, path) as writer:
-        for start in range(task.start, task.stop, BATCH_ROWS):
-            if stop is not None and stop.is_set():
-                raise Stopped
-            taken = slice(start, min(task.stop, start + BATCH_ROWS))
-            positions = opened.positions[taken]
-            rows = opened.cells.rows[positions]
-            csr = opened.cells.gather(positions, places, tokeniser.n_places, threads=threads)
-            tokens = tokeniser.tokens(csr, rows, threads=threads)
-            columns = {
-                name: array.slice(taken.start, len(rows)) for name, array in opened.obs.items()
-            }
-            writer.write_table(_table(job, task, tokens, rows, columns))
-            n_tokens += int(tokens.lengths.sum())
-            n_empty += int(np.count_nonzero(tokens.lengths <= job.framing.n_around))
-            if on_cells is not None:
-                on_cells(len(rows))
-    return ShardRecord(task.number, task.file_id, task.file_name, task.n_cells, n_tokens, n_empty)
-
-
-def shard_record(job: Job, task: Task) -> ShardRecord | None:
-    """The record of a shard that is there already; None where it is not, or is another job's."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = job.data_folder / task.file_name
-    if not path.is_file():
-        return None
-    try:
-        with pq.ParquetFile(path) as file:
-            metadata = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
-            if file.metadata.num_rows != task.n_cells or metadata != _metadata(job, task):
-                return None
-            n_tokens, n_empty = 0, 0
-            for group in range(file.num_row_groups):
-                lengths = file.read_row_group(group, columns=["length"])["length"].to_numpy()
-                n_tokens += int(lengths.sum())
-                n_empty += int(np.count_nonzero(lengths <= job.framing.n_around))
-    except (pa.ArrowInvalid, OSError):
-        return None
-    return ShardRecord(task.number, task.file_id, task.file_name, task.n_cells, n_tokens, n_empty)
+    places, n_tokens, n_empty, whole_numbers = tokeniser.places, 0, 0, True
+    with whole_file(job.data_folder / task.file_name) as path:
+        with _writer(job, task, path) as writer:
+            for start in range(task.start, task.stop, BATCH_ROWS):
+                if stop is not None and stop.is_set():
+                    raise Stopped
+                taken = slice(start, min(task.stop, start + BATCH_ROWS))
+                positions = opened.positions[taken]
+                rows = opened.cells.rows[positions]
+                csr = opened.cells.gather(positions, places, tokeniser.n_places, threads=threads)
+                whole_numbers = whole_numbers and not any_fractions(csr[2])
+                tokens = tokeniser.tokens(csr, rows, threads=threads)
+                columns = {
+                    name: array.slice(taken.start, len(rows)) for name, array in opened.obs.items()
+                }
+                writer.write_table(_table(job, task, tokens, rows, columns))
+                n_tokens += int(tokens.lengths.sum())
+                n_empty += int(np.count_nonzero(tokens.lengths <= job.framing.n_around))
+                if on_cells is not None:
+                    on_cells(len(rows))
+        opened.check_unchanged()
+        n_bytes, sha256 = path.stat().st_size, sha256_of(path)
+    return ShardRecord(
+        number=task.number,
+        file_id=task.file_id,
+        file_name=task.file_name,
+        n_cells=task.n_cells,
+        n_tokens=n_tokens,
+        n_empty_cells=n_empty,
+        whole_numbers=whole_numbers,
+        n_bytes=n_bytes,
+        sha256=sha256,
+    )
 
 
 def schema_of(job: Job) -> Any:
@@ -177,91 +180,3 @@ def _writer(job: Job, task: Task, path: Path) -> Any:
         use_dictionary=True,
         write_statistics=["length", "row_id", "file_id"],
     )
-
-
-@contextmanager
-def _whole_file(target: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `target` when the block ends well, and else is removed."""
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-    try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(target)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        raise naming(target, error) from None
-
-
-def naming(path: Path, error: BaseException) -> BaseException:
-    """The error, with the file in it where the system told none: no space left, of which disk?"""
-    if not isinstance(error, OSError) or error.errno is None or error.filename is not None:
-        return error
-    return OSError(error.errno, os.strerror(error.errno), str(path))
-
-
-# ---- input files, which several tasks of one process share ----
-
-
-@dataclass(frozen=True)
-class OpenedInput:
-    """A file with what all its shards need.
-
-    Attributes
-    ----------
-    cells
-        Its cells.
-    positions
-        int64, places in `cells.rows` of those that are taken.
-    obs
-        The columns that are kept, as arrays of pyarrow, an entry for each of `positions`.
-    """
-
-    cells: Cells
-    positions: npt.NDArray[np.int64]
-    obs: dict[str, Any]
-
-
-_LOCK = threading.Lock()
-_OPENED: dict[tuple[int, str, int], OpenedInput] = {}
-OPENED_AT_MOST = 4
-
-
-def _opened(job: Job, file_id: int) -> OpenedInput:
-    # a handle belongs to the process that opened it
-    key = (os.getpid(), job.identity, file_id)
-    with _LOCK:
-        if key not in _OPENED:
-            while len(_OPENED) >= OPENED_AT_MOST:
-                # not closed: another thread may be reading, and the last one to do so lets it go
-                _OPENED.pop(next(iter(_OPENED)))
-            _OPENED[key] = _open(job, file_id)
-        return _OPENED[key]
-
-
-def forget_inputs() -> None:
-    """Let go of the input files that this process has kept open for further shards."""
-    with _LOCK:
-        _OPENED.clear()
-
-
-def _open(job: Job, file_id: int) -> OpenedInput:
-    from ._inputs import identity_of
-
-    file = job.files[file_id]
-    changed = RuntimeError(f"{file.path} has been changed since the job was planned: start it anew")
-    if os.path.getsize(file.path) != file.size:
-        raise changed
-    cells = open_cells(file.path, source=job.source, modality=job.modality, turned=file.turned)
-    if file.kind == "scx" and identity_of(cells) != file.identity:
-        raise changed
-    n_cells, columns = len(cells.rows), list(job.obs_types)
-    if job.obs_filter is None and not columns:
-        positions: npt.NDArray[np.int64] = np.arange(n_cells, dtype=np.int64)
-        return OpenedInput(cells, positions, {})
-    obs = cells.obs()
-    positions = kept_positions(obs, job.obs_filter, path=file.path)
-    if len(positions) != file.n_cells:
-        raise changed
-    taken = obs if len(positions) == len(obs) else obs.iloc[positions]
-    return OpenedInput(cells, positions, obs_arrays(taken, columns, path=file.path))
