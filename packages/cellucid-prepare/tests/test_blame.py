@@ -133,6 +133,54 @@ def test_hdf5_survives_a_limit_anywhere(kind: str) -> None:
     assert ended.stdout == len(limits) * f"{errno.EFBIG} True ['in.{kind}']\n"
 
 
+def test_temporary_files_lie_beside_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    from cellucid_prepare.inputs import matrices
+    from cellucid_prepare.matrix import expression
+
+    monkeypatch.setattr(expression, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(matrices, "TURNING_BYTES", 40_000)
+    folders: list[str] = []
+    make = tempfile.TemporaryFile
+
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        folders.append(str(options["dir"]))
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
+    by_gene = larger()
+    by_gene.X = sp.csc_matrix(by_gene.X)
+    by_gene.write_h5ad("in.h5ad")
+    # another order of the genes: they are turned to cells first
+    other_order = list(by_gene.var_names[::-1])
+
+    def turned() -> Path:
+        return cellucid_prepare.prepare(
+            "new/folder/out.h5ad",
+            format="h5ad",
+            data="in.h5ad",
+            gene_identifiers=other_order,
+            dataset_id="a",
+            dataset_name="A",
+            progress=False,
+        )
+
+    # while the values are checked there is no folder yet; a full disk is the output's all the same
+    with (
+        pytest.raises(OSError, match="cannot be written: File too large") as raised,
+        files_of_at_most(1000),
+    ):
+        turned()
+    assert raised.value.filename == os.path.abspath("new/folder/out.h5ad")
+    assert set(folders) == {os.getcwd()} and os.listdir() == ["in.h5ad"]
+    folders.clear()
+    back = ad.read_h5ad(turned())
+    assert len(set(folders)) == 2 and set(folders) == {os.getcwd(), os.path.abspath("new/folder")}
+    assert (back.X != by_gene[:, other_order].X).nnz == 0
+    assert os.listdir("new/folder") == ["out.h5ad"]
+
+
 def test_hdf5_is_not_begun_without_space(monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
     from types import SimpleNamespace

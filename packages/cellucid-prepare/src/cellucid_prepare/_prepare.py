@@ -22,10 +22,12 @@ from cellucid_prepare._resolve import (
 from cellucid_prepare._write import write_output
 from cellucid_prepare.checks.defaults import MIN_POINTS, Contents, LaunchDefaults, check_defaults
 from cellucid_prepare.checks.target import FORMATS, Target, check_target
+from cellucid_prepare.containers.telling import writing_to
 from cellucid_prepare.encode.pool import thread_count
 from cellucid_prepare.inputs.components import Components
 from cellucid_prepare.inputs.from_mudata import MuDataComponents
 from cellucid_prepare.inputs.gather import gathered
+from cellucid_prepare.inputs.temporary import temporary_files_beside
 from cellucid_prepare.layout.anndata import AnnDataParts, anndata_layout
 from cellucid_prepare.layout.mudata import mudata_layout
 from cellucid_prepare.layout.nodes import Group
@@ -186,7 +188,11 @@ def prepare(
         target = check_target(out_path, format, zarr_format, force, faults)
     except FileExistsError as error:
         existing = error
-    with gathered(data, by_hand, modalities, faults) as given:
+    with (
+        writing_to(None if target is None else target.path),
+        temporary_files_beside(None if target is None else target.path),
+        gathered(data, by_hand, modalities, faults) as given,
+    ):
         defaults = _filled(defaults, given)
         identity = identity.filled(_root(given).identity)
         if format in FORMATS:

@@ -28,7 +28,6 @@ def write_output(target: Target, layout: Group, *, threads: int, progress: Progr
     from scx_core.writing._progress import row_progress
 
     with (
-        writing_to(target.path),
         staged(target.path) as hidden,
         row_progress(progress, part_count(layout), unit="parts") as done,
         encoder(threads) as encode,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,22 +21,21 @@ OF_WRITING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 @contextmanager
-def writing_to(path: Path, *, every: bool = False) -> Iterator[None]:
-    """Turn the system's errors in the block into an OSError that names `path`.
+def writing_to(path: Path | None, *, every: bool = False) -> Iterator[None]:
+    """Turn the system's errors in the block into an OSError that names `path`, if there is one.
 
-    Those alone that only writing has, if not `every` one.
+    Those alone that only writing has, if not `every` one. Temporary files count: they lie beside
+    the output.
     """
     try:
         yield
     except (OSError, RuntimeError) as error:
-        if isinstance(error, _WritingError):
+        if path is None or isinstance(error, _WritingError):
             raise
         code = _error_number(error)
         if code not in OF_WRITING and not (every and code is not None):
             raise
         reason = f"cannot be written: {os.strerror(code)}"
-        if not every:
-            reason += f", here or in {tempfile.gettempdir()}, where temporary files lie"
         raise _WritingError(code, reason, str(path)) from error
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cellucid_prepare._faults import Faults
+from cellucid_prepare.inputs.temporary import temporary_folder
 from cellucid_prepare.matrix.by_gene import ByGene, CscSource, pieces_in_memory
 from scx_core.sources._memory_matrix import DenseSource
 from scx_core.sources.anndata_memory import matrix_source
@@ -22,7 +21,7 @@ TURNING_BYTES = 128 << 20
 
 def reading_means() -> ReadingMeans:
     """Memory and folder for matrices that lie on disk in another order than by cells."""
-    return ReadingMeans(TURNING_BYTES, Path(tempfile.gettempdir()))
+    return ReadingMeans(TURNING_BYTES, temporary_folder())
 
 
 def expression_source(matrix: Any, where: str, faults: Faults) -> MatrixSource | None:
