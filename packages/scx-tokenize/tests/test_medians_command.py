@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anndata
@@ -94,3 +97,52 @@ def test_an_input_is_never_the_output(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["medians", str(renamed), "-o", str(renamed), "--overwrite"]) == 1
     assert "cells.parquet is one of the inputs" in capsys.readouterr().err
     assert renamed.read_bytes() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_killed_run_leaves_the_next_one_removes(tmp_path: Path, end: signal.Signals) -> None:
+    path, other = corpus(tmp_path)
+    Path(other).unlink()
+    waits = (
+        "import sys, time, scx_tokenize\n"
+        "def wait(done, total):\n"
+        "    print('counting', flush=True)\n"
+        "    time.sleep(60)\n"
+        "scx_tokenize.medians(sys.argv[1], sys.argv[2], progress=wait)\n"
+    )
+    out = tmp_path / "m.parquet"
+    command = [sys.executable, "-c", waits, path, str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "counting\n"
+        before = {entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")}
+        assert len(before) == 2
+        process.send_signal(end)
+        process.wait()
+    left = {entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")}
+    assert left == (before if end == signal.SIGKILL else set())
+    medians(path, out)
+    assert {entry.name for entry in tmp_path.iterdir()} == {Path(path).name, "m.parquet"}
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    path, _ = corpus(tmp_path)
+    (tmp_path / "real.parquet").write_bytes(b"old")
+    (tmp_path / "link.parquet").symlink_to("real.parquet")
+    medians(path, tmp_path / "link.parquet", overwrite=True)
+    assert (tmp_path / "link.parquet").is_symlink()
+    assert pq.read_table(tmp_path / "real.parquet").num_rows == 7
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path, other = corpus(tmp_path)
+    Path(other).unlink()
+    out = tmp_path / "m.parquet"
+    with pytest.raises(FileExistsError, match="exists"):
+        medians(path, out, progress=lambda done, total: out.write_bytes(b"mine"))
+    assert out.read_bytes() == b"mine"
+    assert {entry.name for entry in tmp_path.iterdir()} == {Path(path).name, "m.parquet"}

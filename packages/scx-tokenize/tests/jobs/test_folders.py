@@ -55,6 +55,11 @@ def test_a_disk_that_is_full_at_the_start_leaves_nothing(
             run(tmp_path)
     assert str(error.value.filename).endswith("manifest.json")
     assert tree(tmp_path) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            scx_tokenize.run("sample", tmp_path / "a.scx", tmp_path / "new" / "deep" / "out")
+    assert tree(tmp_path) == before
     run(tmp_path)
 
 

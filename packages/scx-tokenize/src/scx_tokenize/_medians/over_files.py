@@ -14,6 +14,7 @@ from scx_core._byte_sizes import parse_bytes
 from scx_core.writing import Progress
 from scx_tokenize import _arguments as arguments
 from scx_tokenize._genes import MIN_KNOWN_GENES
+from scx_tokenize._locks import working_folder
 from scx_tokenize._medians.corpus import Corpus
 from scx_tokenize._medians.dask import counting_on_dask
 from scx_tokenize._medians.inputs import Selection, in_rows, look_at, tell_of_fractions
@@ -25,6 +26,7 @@ from scx_tokenize.jobs._paths import StrPath, input_paths
 
 WHO = "medians"
 MEMORY_BUDGET = "1GiB"
+WORKING_PREFIX = ".scx-medians-"
 
 
 def medians(
@@ -87,7 +89,8 @@ def medians(
         to the last bit. They need the files at the same paths, and each of their threads takes as
         much memory as the counts; `threads` is how many each task decodes with, 1 by default. Needs
         `scx-tokenize[dask]`.
-    overwrite if it exists, default False.
+    overwrite
+        Replace `out` if it exists, default False.
     progress
         None: a bar where stderr is a terminal. True or False: a bar, or none. A callable: it is
         called with the cells done and the cells in all, counted over every pass.
@@ -145,17 +148,18 @@ def medians(
         beside = None if target is None else target.parent
         if beside is None and dask is not None:
             beside = Path.cwd()  # other machines do not see this one's temporary files
-        temporary = tempfile.TemporaryDirectory(prefix=".scx-medians-", dir=beside)
-        folder = Path(stack.enter_context(temporary))
+        folder = stack.enter_context(
+            working_folder(beside or Path(tempfile.gettempdir()), WORKING_PREFIX)
+        )
         corpus = Corpus(tuple(in_rows(files, folder)), len(genes.names), target_sum)
         counted = count_all(corpus, plan, counter, progress=progress)
-    late = [corpus.inputs[number] for number in sorted(counted.odd_inputs)]
+    late = [files[number] for number in sorted(counted.odd_inputs)]
     tell_of_fractions([each for each in late if not each.has_fractions])
     if target is not None and not np.any(counted.n_values):
         raise ValueError(f"{WHO}: {', '.join(paths[:3])}: no gene has a value above 0 in any cell")
     result = result_of(counted, genes, files, target_sum=target_sum)
     if target is not None:
-        write_table(result.to_arrow(), target)
+        write_table(result.to_arrow(), target, overwrite=overwrite)
     return result
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scx_core.export.placing import placed_file
 from scx_tokenize.jobs._files import naming
 
 if TYPE_CHECKING:
@@ -42,20 +42,12 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return path
 
 
-def write_table(table: pa.Table, path: Path) -> None:
+def write_table(table: pa.Table, path: Path, *, overwrite: bool) -> None:
     """Write Parquet under another name and rename it, so that no half file is ever seen."""
     import pyarrow.parquet as pq
 
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp lets nobody else read
-        os.replace(temporary, path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise naming(path, error) from None
+    with placed_file(path, overwrite=overwrite) as hidden:
+        try:
+            pq.write_table(table, hidden, compression="zstd")
+        except OSError as error:
+            raise naming(path, error) from None

@@ -6,10 +6,11 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._locks import held_lock
 from ._description import Job, Task
 from ._finished import NOTES, Notes, check_sizes, noted_records, unchanged
 from ._fractions import warn_of_fractions
@@ -185,27 +186,24 @@ def _locked(folder: Path) -> Iterator[None]:
     """Keep other runs out of the folder; a killed one keeps nobody out."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; OUT is a folder")
-    existed = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".lock"
-    with path.open("a") as file:
-        _lock(file, folder)
-        try:
+    made = _made_folders(folder)
+    try:
+        with held_lock(folder / ".lock") as held:
+            if not held:
+                raise RuntimeError(f"another process makes tokens in {folder}")
             yield
-        finally:
-            path.unlink(missing_ok=True)
-            if not existed and not any(folder.iterdir()):
-                folder.rmdir()
+    finally:
+        with suppress(OSError):  # those with something in them stay
+            for one in made:
+                one.rmdir()
 
 
-def _lock(file: Any, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RuntimeError(f"another process makes tokens in {folder}") from None
-    except OSError:
-        return  # a file system without locks is no reason to refuse
+def _made_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it; give those that were not there, the innermost first."""
+    missing = []
+    for one in (folder, *folder.parents):
+        if one.exists():
+            break
+        missing.append(one)
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
