@@ -125,7 +125,14 @@ def sample(
 def oracle() -> SimpleNamespace:
     """The kernels in numpy."""
     return SimpleNamespace(
-        top_k=top_k, rank=rank, bins=bins, sample=sample, clipped=clipped, rows_of=rows_of
+        top_k=top_k,
+        rank=rank,
+        bins=bins,
+        sample=sample,
+        clipped=clipped,
+        rows_of=rows_of,
+        row_stream=row_stream,
+        uniforms=uniforms,
     )
 
 
