@@ -148,6 +148,9 @@ def make_batch(n_rows: int, n_genes: int, *, seed: int = 0, kind: str = "counts"
     data = (rng.geometric(0.4, len(indices)) * rng.choice([1, 1, 1, 40], len(indices))).astype("f4")
     if kind == "floats":
         data = rng.lognormal(0, 2, len(indices)).astype("f4")
+    elif kind == "logged":
+        rows = np.repeat(np.arange(n_rows), lengths)
+        data = np.log1p(data * 1e4 / np.bincount(rows, data)[rows]).astype("f4")
     elif kind == "odd":
         odd = rng.choice([0.0, -3.0, np.nan, 1e-30, 2.5, 1e6], len(indices))
         data = np.where(rng.random(len(indices)) < 0.3, odd, data).astype("f4")

@@ -10,7 +10,7 @@ import pytest
 
 import scx_tokenize as tk
 
-KINDS = ["counts", "floats", "odd"]
+KINDS = ["counts", "floats", "odd", "logged"]
 N_GENES = 900
 
 
@@ -30,6 +30,23 @@ def test_top_k(batch, oracle, kind, k):
     assert {name: result[name].dtype for name in ("ids", "values", "mask", "pad")} == {
         "ids": np.int32, "values": np.float32, "mask": np.uint8, "pad": np.uint8,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("n_shared", [1, 2, 17, 40])
+@pytest.mark.parametrize("k", [1, 100, 900])
+def test_top_k_of_values_that_many_genes_share(oracle, n_shared, k):
+    """Rows of so many common values, each half as common as the one below it, and some others."""
+    rng = np.random.default_rng(n_shared)
+    values = np.sort(rng.lognormal(0, 2, n_shared).astype(np.float32))
+    chosen = np.minimum(rng.geometric(0.5, 20 * N_GENES) - 1, n_shared - 1)
+    data = values[chosen]
+    data[rng.random(len(data)) < 0.01] = np.nan
+    data[rng.random(len(data)) < 0.02] *= np.float32(1.0000001)
+    data[rng.random(len(data)) < 0.01] = np.inf
+    rows = (np.arange(0, len(data) + 1, N_GENES), np.tile(np.arange(N_GENES), 20), data)
+    result = tk.top_k(*rows, k, N_GENES)
+    for name, expected in oracle.top_k(rows, k, N_GENES).items():
+        np.testing.assert_array_equal(result[name], expected, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

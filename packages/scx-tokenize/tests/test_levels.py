@@ -91,7 +91,7 @@ def run_at(level: str, paths: list[str]) -> tuple[str, dict[str, set[str]]]:
 @pytest.fixture
 def paths(batch, tmp_path):
     written = []
-    for kind in ("counts", "floats", "odd"):
+    for kind in ("counts", "floats", "odd", "logged"):
         matrix = batch(200, N_GENES, kind=kind)
         sp.save_npz(tmp_path / f"{kind}.npz", matrix)
         written.append(str(tmp_path / f"{kind}.npz"))
@@ -101,7 +101,7 @@ def paths(batch, tmp_path):
 def test_all_levels_and_threads_agree(paths):
     results = [run_at(level, paths) for level in LEVELS]
     names = results[0][1].keys()
-    assert len(names) == 3 * 15
+    assert len(names) == 4 * 15
     for name in names:
         assert len(set.union(*(found[name] for _, found in results))) == 1, name
     if os.uname().machine == "x86_64":

@@ -9,6 +9,7 @@
 
 const std = @import("std");
 const digit_sort = @import("digit_sort.zig");
+const shared_values = @import("shared_values.zig");
 const word_sort = @import("word_sort.zig");
 
 const assert = std.debug.assert;
@@ -29,6 +30,7 @@ pub const Space = extern struct {
     words: [*]u32,
     spare: [*]u32,
     places: [*]u32,
+    shared: shared_values.Space,
 };
 
 /// The space, and its memory. Any level may work in it.
@@ -43,7 +45,7 @@ pub const Scratch = struct {
         errdefer allocator.free(entries);
 
         const room = row_values_max + word_sort.over_write_max;
-        const words = try allocator.alloc(u32, digit_sort.counter_count + 3 * room);
+        const words = try allocator.alloc(u32, digit_sort.counter_count + 6 * room);
         const behind_counters = words.ptr + digit_sort.counter_count;
         return .{ .allocator = allocator, .entries = entries, .words = words, .space = .{
             .values_max = row_values_max,
@@ -52,6 +54,11 @@ pub const Scratch = struct {
             .words = behind_counters,
             .spare = behind_counters + room,
             .places = behind_counters + 2 * room,
+            .shared = .{
+                .taken_ids = @ptrCast(behind_counters + 3 * room),
+                .rest_ids = @ptrCast(behind_counters + 4 * room),
+                .rest_values = @ptrCast(behind_counters + 5 * room),
+            },
         } };
     }
 
@@ -74,6 +81,12 @@ pub fn rankedPlaces(values: []const f32, k: usize, space: Space) []const u32 {
 /// Ids and values of the same, as many as there are ids to write at most; gives their number.
 pub fn rankedRow(ids: []const i32, values: []const f32, space: Space, ids_out: []i32, values_out: [*]f32) usize {
     assert(values.len <= space.values_max);
+    const parted = shared_values.part(ids, values, space.shared);
+    const found = sortedRow(parted.ids, parted.values, space, ids_out, values_out);
+    return found + parted.writeTaken(ids_out[found..], values_out + found);
+}
+
+fn sortedRow(ids: []const i32, values: []const f32, space: Space, ids_out: []i32, values_out: [*]f32) usize {
     if (word_sort.lanes > 0 and values.len <= word_values_max) {
         if (byWords(values, ids_out.len, space)) |ranked| {
             ranked.writeValues(values, values_out);
