@@ -11,7 +11,7 @@ import pytest
 
 from scx_core._pipeline import CsrPipeline
 from scx_train import TrainingDataset
-from scx_train._source import open_source
+from scx_train.inputs.source import open_source
 
 MakeFile = Callable[..., Path]
 OPTIONS: list[dict[str, Any]] = [

@@ -15,8 +15,8 @@ import pytest
 import scipy.sparse as sp
 
 from scx_train import IndexPlanDataset
-from scx_train._budget import MatrixDemand
-from scx_train._plan_budget import DEFAULT_MEMORY_MB, DEFAULT_PLAN_SIZE, PlanDemand, fit_plans
+from scx_train.plans.budget import DEFAULT_MEMORY_MB, DEFAULT_PLAN_SIZE, PlanDemand, fit_plans
+from scx_train.streams.budget import MatrixDemand
 
 MakeFile = Callable[..., Path]
 MB = 2**20

@@ -134,7 +134,7 @@ def test_rows_and_values_and_obs_belong_together(make_file: MakeFile) -> None:
 def test_how_far_a_group_mixes_a_file_sorted_by_a_label(
     expected_rows: Callable[..., list[int]], group_size: int, lowest: float, highest: float
 ) -> None:
-    # the table in scx_train._order, on fewer cells; the tests above show that orders are these
+    # the table in scx_train.streams.order, on fewer cells; the tests above show that these are it
     shard_size, n_obs = 128, 32 * 128
     shares = []
     for epoch in range(8):

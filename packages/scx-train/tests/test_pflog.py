@@ -112,7 +112,7 @@ def test_alpha_is_estimated_by_moments(make_file: MakeFile) -> None:
 def test_alpha_of_many_cells_takes_some(
     make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scx_train._counts.ALPHA_CELLS_MAX", 40)
+    monkeypatch.setattr("scx_train.inputs.counts.ALPHA_CELLS_MAX", 40)
     path = make_file(101)
     some = read_counts(path)[np.arange(40) * 101 // 40]
     with TrainingDataset(path, pflog=True) as dataset:

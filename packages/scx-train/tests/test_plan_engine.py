@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scx_train._plan_engine import PlanBatches
+from scx_train.plans.engine import PlanBatches
 
 # Long enough for a thread of a busy machine; nothing waits for it when all is well.
 PATIENCE = 20.0

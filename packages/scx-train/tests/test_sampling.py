@@ -80,7 +80,7 @@ def test_weighted_draws(path: Path, mix: Callable[[int], int]) -> None:
 def test_draws_in_steps_are_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.arange(203.0)
     whole = epochs(path, weights=weights)
-    monkeypatch.setattr("scx_train._sampling.DRAWS_PER_STEP", 50)
+    monkeypatch.setattr("scx_train.streams.sampling.DRAWS_PER_STEP", 50)
     assert epochs(path, weights=weights) == whole
 
 

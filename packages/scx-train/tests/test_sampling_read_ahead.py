@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scx_train._order import RowRange, ShardGroups, ShardRows
-from scx_train._sampling import DRAWS_PER_STEP, OrderByLabel, WeightedDraws
+from scx_train.streams.order import RowRange, ShardGroups, ShardRows
+from scx_train.streams.sampling import DRAWS_PER_STEP, OrderByLabel, WeightedDraws
 
 STARTS = np.array([0, 40_000, 80_000, 100_000])
 ALL = [RowRange(0, 40_000), RowRange(40_000, 80_000), RowRange(80_000, 100_000)]

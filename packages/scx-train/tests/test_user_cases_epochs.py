@@ -89,7 +89,7 @@ def test_rows_that_a_batch_of_8_leaves_over(
 
 
 def test_how_a_file_sorted_by_a_label_is_mixed(make_file: MakeFile) -> None:
-    """The table of `scx_train._order`: labels in two halves of 16 shards, batches of 256."""
+    """The table of `scx_train.streams.order`: labels in two halves of 16 shards, batches of 256."""
     shard_size, n_obs = 256, 32 * 256
     labels = np.repeat([0, 1], n_obs // 2)
     path = make_file(

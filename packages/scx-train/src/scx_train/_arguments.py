@@ -14,11 +14,11 @@ from scx_core._arguments import U64_MAX
 from scx_core._arguments import positive as positive
 from scx_core._arguments import whole_number as whole_number
 from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREADS_MAX
-
-from ._cutting import TAILS, Tail
-from ._warn import warn
+from scx_train._warn import warn
 
 SEED_MAX = U64_MAX
+Tail = Literal["drop", "merge", "keep"]
+TAILS: tuple[Tail, ...] = ("drop", "merge", "keep")
 
 
 def batch_size(value: Any) -> int:

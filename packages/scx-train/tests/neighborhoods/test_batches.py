@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scx_train import batch_plans
-from scx_train._set_plans import plans_of_sets
+from scx_train.neighborhoods.set_plans import plans_of_sets
 
 
 def sets(n: int) -> list[Any]:

@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from scx_train._torch_epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
 
 
 def test_a_process_counts_up() -> None:

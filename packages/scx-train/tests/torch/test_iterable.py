@@ -152,17 +152,17 @@ def test_values_and_columns(cells: tuple[Path, np.ndarray], num_workers: int) ->
 def test_tensors_share_the_memory_of_the_batch(
     cells: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scx_train import _epoch
+    from scx_train.streams import epoch
 
     path, _ = cells
     given: list[Any] = []
-    original = _epoch.EpochIterator.__next__
+    original = epoch.EpochIterator.__next__
 
     def remember(self: Any) -> Any:
         given.append(original(self))
         return given[-1]
 
-    monkeypatch.setattr(_epoch.EpochIterator, "__next__", remember)
+    monkeypatch.setattr(epoch.EpochIterator, "__next__", remember)
     for batch in loader(TrainingIterable(path, 10)):
         for key in ("X", "cell_indices"):
             assert batch[key].data_ptr() == given[-1][key].ctypes.data
@@ -267,7 +267,7 @@ def test_an_estimate_is_made_once(make_file: MakeFile) -> None:
 
 
 def test_sparse_tensors() -> None:
-    from scx_train._torch_batch import to_tensors
+    from scx_train.torch.batch import to_tensors
 
     matrix = sp.random(6, 9, density=0.3, format="csr", dtype=np.float32, random_state=0)
     tensor = to_tensors({"X": matrix})["X"]
@@ -277,7 +277,7 @@ def test_sparse_tensors() -> None:
 
 
 def test_arrays_that_cannot_be_written_to_are_copied() -> None:
-    from scx_train._torch_batch import to_tensors
+    from scx_train.torch.batch import to_tensors
 
     array = np.arange(3.0)
     array.flags.writeable = False

@@ -334,7 +334,8 @@ def test_without_lightning_the_message_says_what_to_install(
 ) -> None:
     for name in ("lightning.pytorch", "pytorch_lightning"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    monkeypatch.delitem(sys.modules, "scx_train.lightning")
+    for name in ("scx_train.lightning", "scx_train.lightning.data_module"):
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ModuleNotFoundError) as raised:
         importlib.import_module("scx_train.lightning")
     assert str(raised.value) == (

@@ -1,0 +1,1 @@
+"""Batches of sets of cells over many files: SparseCellSetDataset, collation, downsampling."""

@@ -1,0 +1,176 @@
+"""Downsampling counts to a target library size, reproducibly for each cell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core import _native
+from scx_core._csr_rows import CsrRows, csr_rows, whole_numbers
+from scx_core._packing import CsrArrays, packed
+from scx_train import _arguments as arguments
+
+DownsampleMethod = Literal["binomial", "multinomial"]
+METHODS: dict[str, int] = {"binomial": 1, "multinomial": 2}  # SCX_BINOMIAL, SCX_MULTINOMIAL
+
+_WHO = "downsample_counts_csr"
+
+
+def downsample_counts_csr(
+    indptr: npt.ArrayLike,
+    indices: npt.ArrayLike,
+    data: npt.ArrayLike,
+    target_library_size: int,
+    method: DownsampleMethod = "binomial",
+    seed: int = 0,
+    file_identity: int | npt.ArrayLike = 0,
+    rows: npt.ArrayLike | None = None,
+) -> CsrArrays:
+    """Draw the counts of each row down to a target total.
+
+    Counts are clipped at 0 (NaN counts as 0), rounded half to even and summed. A row whose total
+    is at most the target keeps its rounded counts. Of any other one:
+
+    - "binomial" keeps each single count with the same probability, target / total, so that the
+      total is the target on average;
+    - "multinomial" draws the target's number of counts out of the row's, in the proportions of its
+      genes, so that the total is the target exactly.
+
+    Genes of which no count is left are dropped. What is drawn for a row depends on the seed, the
+    method, the row's file identity and its row number alone: not on the batch that it is in, nor
+    on the number of threads.
+
+    Parameters
+    ----------
+    indptr, indices, data
+        A batch in CSR, of any integer or float dtype: one-dimensional, gene ids non-negative and
+        strictly ascending in each row.
+    target_library_size
+        A whole number of at least 1.
+    method
+        "binomial" or "multinomial".
+    seed
+        A 64-bit number.
+    file_identity
+        That of the file the rows come from (`downsample_file_identity`), or one for each row.
+    rows
+        The rows' numbers in their file; None for their places in the batch, which makes the draws
+        reproducible for this very batch only.
+
+    Returns
+    -------
+    indptr, indices, data
+        int64 of rows + 1, int32, float32.
+
+    Raises
+    ------
+    ValueError
+        Ids are out of order, lengths do not fit, or an argument is out of range.
+    TypeError
+        An argument holds something else than numbers.
+    """
+    batch = csr_rows(indptr, indices, data, who=_WHO)
+    identities = np.asarray(file_identity)
+    if identities.ndim == 0:
+        number = arguments.whole_number(
+            file_identity, "file_identity", lowest=0, highest=arguments.SEED_MAX
+        )
+        per_row = np.full(batch.n_rows, number, dtype=np.uint64)
+    else:
+        per_row = _per_row(identities, "file_identity", batch.n_rows)
+    numbers = (
+        np.arange(batch.n_rows, dtype=np.uint64)
+        if rows is None
+        else _per_row(rows, "rows", batch.n_rows)
+    )
+    return Downsampling(target_library_size=target_library_size, method=method, seed=seed).apply(
+        batch, file_identities=per_row, row_numbers=numbers
+    )
+
+
+def downsample_file_identity(path: str | os.PathLike[str]) -> int:
+    """The number that stands for a file in the draws about its rows.
+
+    It is the first eight bytes, little-endian, of the BLAKE3 of the file's canonical path: the
+    absolute one without links, or `path` itself where there is no such file.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"path={path!r} must be a str or an os.PathLike of str")
+    with contextlib.suppress(OSError, ValueError):  # what cannot be resolved stands for itself
+        text = os.path.realpath(text, strict=True)
+    raw = text.encode("utf-8", "surrogateescape")
+    return int(_native.native().lib.scx_hash64(raw, len(raw)))
+
+
+class Downsampling:
+    """A target, a method and a seed, checked.
+
+    Parameters
+    ----------
+    target_library_size, method, seed
+        As of `downsample_counts_csr`.
+    prefix
+        What stands before their names in messages.
+    """
+
+    def __init__(
+        self, *, target_library_size: Any, method: Any, seed: Any, prefix: str = ""
+    ) -> None:
+        name = f"{prefix}target_library_size"
+        if isinstance(target_library_size, float | np.floating):
+            if not float(target_library_size).is_integer():
+                raise ValueError(f"{name}={target_library_size} must be a whole number")
+            target_library_size = int(target_library_size)
+        self.target = arguments.whole_number(
+            target_library_size, name, lowest=1, highest=arguments.SEED_MAX
+        )
+        if not isinstance(method, str) or method not in METHODS:
+            raise ValueError(f"{prefix}method={method!r} must be 'binomial' or 'multinomial'")
+        self.method = cast(DownsampleMethod, str(method))
+        self.seed = arguments.whole_number(
+            seed, f"{prefix}seed", lowest=0, highest=arguments.SEED_MAX
+        )
+
+    def apply(
+        self,
+        batch: CsrRows,
+        *,
+        file_identities: npt.NDArray[np.uint64],
+        row_numbers: npt.NDArray[np.uint64],
+        threads: int = 0,
+    ) -> CsrArrays:
+        """Rows drawn down, as `downsample_counts_csr` gives them."""
+        n_values = len(batch.indices)
+        indices = np.empty(n_values, dtype=np.int32)
+        data = np.empty(n_values, dtype=np.float32)
+        kept = np.zeros(batch.n_rows, dtype=np.int64)
+        options = _native.new_struct(
+            "scx_downsample_options",
+            threads=threads,
+            method=METHODS[self.method],
+            target=self.target,
+            seed=self.seed,
+            file_identities=_native.input_array(file_identities, np.uint64, "file_identities"),
+            row_numbers=_native.input_array(row_numbers, np.uint64, "row_numbers"),
+        )
+        _native.call(
+            "scx_downsample_counts",
+            batch.pointer(),
+            options,
+            _native.output_array(indices, np.int32, "indices"),
+            _native.output_array(data, np.float32, "data"),
+            _native.output_array(kept, np.int64, "kept"),
+        )
+        return packed(batch.indptr[:-1], kept, indices, data, in_place=True)
+
+
+def _per_row(value: Any, argument: str, n_rows: int) -> npt.NDArray[np.uint64]:
+    numbers = whole_numbers(value, np.uint64, argument, who=_WHO)
+    if len(numbers) != n_rows:
+        raise ValueError(f"{_WHO}: {argument} has {len(numbers)} entries for {n_rows} rows")
+    return numbers

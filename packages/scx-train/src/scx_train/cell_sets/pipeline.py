@@ -1,0 +1,79 @@
+"""What decodes cell sets where all files stay open: threads of the library, as fast as they can."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from scx_core._joined import JoinedCsr
+from scx_core._pipeline import BATCH_ROWS_MAX
+from scx_train.cell_sets.batches import CellSetBatch, CellSetSource, RuledDecoder, batch_of
+from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
+
+# The pipeline counts the values of a batch in int32.
+_VALUES_MAX = np.iinfo(np.int32).max
+
+
+class PipelineDecoder(RuledDecoder):
+    """Decodes plans of cell sets for one iterator.
+
+    Parameters
+    ----------
+    rules
+        What plans have to be.
+    source
+        What decodes.
+    lookahead
+        How many plans may be under way; with 0 each is decoded when its batch is asked for.
+    threads
+        How many threads decode.
+    """
+
+    n_over_reader_limit = 0
+
+    def __init__(
+        self, rules: CellSetRules, source: CellSetSource, *, lookahead: int, threads: int
+    ) -> None:
+        super().__init__(rules)
+        self._source = source
+        self._batches = max(1, lookahead)
+        self._threads = threads
+        self._rows_max = min(BATCH_ROWS_MAX, _VALUES_MAX // max(1, rules.n_cols_max))
+        self._offsets = source.row_offsets
+        self._pipeline: JoinedCsr | None = None
+        self._submitted: deque[CellSetPlan] = deque()
+        self.n_on_demand = 0
+
+    def submit(self, prepared: CellSetPlan) -> None:
+        """Have the threads decode it; a batch that may be too large for them waits."""
+        self._submitted.append(prepared)
+        if len(prepared.rows) > self._rows_max:
+            self.n_on_demand += 1
+            return
+        if self._pipeline is None:
+            self._pipeline = self._source.open_pipeline(
+                batches=self._batches, threads=self._threads
+            )
+        rows = prepared.rows
+        if len(self._offsets) > 1:
+            rows = rows + self._offsets[prepared.file_ids]
+        self._pipeline.submit(rows)
+
+    def receive(self) -> CellSetBatch:
+        """The oldest batch, as soon as it is ready."""
+        plan = self._submitted[0]
+        if len(plan.rows) > self._rows_max:
+            batch = self._source.batch(plan, threads=self._threads)
+        else:
+            assert self._pipeline is not None  # the plan was submitted
+            csr = self._pipeline.wait()
+            self._source.counters.add_rows(len(plan.rows))
+            batch = batch_of(plan, csr.indptr.astype(np.int64), csr.indices, csr.values)
+        self._submitted.popleft()
+        return batch
+
+    def close(self) -> None:
+        """End the threads; batches that were received stay valid."""
+        if self._pipeline is not None:
+            self._pipeline.close()

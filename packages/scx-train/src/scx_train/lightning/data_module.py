@@ -1,0 +1,360 @@
+"""A data module for Lightning that scvi-tools trains its models from as well."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._genes import MIN_KNOWN_GENES
+from scx_train import _arguments as arguments
+from scx_train._given import kept, one_path, path_list
+from scx_train._warn import told_before
+from scx_train.inputs.file_set import FileSet, file_options
+from scx_train.inputs.source import Source, open_source
+from scx_train.streams.training_dataset import TrainingDataset
+from scx_train.torch import TrainingIterable
+
+try:
+    from lightning.pytorch import LightningDataModule
+    from lightning.pytorch.utilities import CombinedLoader
+except ModuleNotFoundError:
+    try:
+        from pytorch_lightning import LightningDataModule
+        from pytorch_lightning.utilities import CombinedLoader
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'scx_train.lightning needs Lightning: python -m pip install "scx-train[lightning]"',
+            name="lightning",
+        ) from error
+
+from torch.utils.data import DataLoader
+
+from scx_train.lightning.scvi_columns import (
+    CodedColumn,
+    Rows,
+    ScviColumns,
+    coded_column,
+    covariate,
+    one_category,
+)
+from scx_train.lightning.scvi_module import ScviModule
+
+# They say which cells make a batch of training; all cells are validated.
+SEMI_SUPERVISED = "SCANVI"
+FILE_DEFAULTS = {
+    "source": "X", "modality": None, "genes": None, "gene_key": None,
+    "min_known_genes": MIN_KNOWN_GENES,
+}  # fmt: skip
+TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
+
+
+class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
+    """Loaders over .scx files for a `LightningModule`, and for models of scvi-tools.
+
+    **Values are normalised and logged by default**, as those of `TrainingDataset`; models of
+    counts, such as those of scvi-tools, need `normalize=False, log1p=False`.
+
+    A batch is a dict of tensors: `X` (float32, cells x genes), `cell_indices` (int64, rows in the
+    file; those of several files are numbered on from one to the next), `batch` and `labels` (int64
+    codes, cells x 1; all 0 without `batch_key` and `labels_key`), `extra_categorical_covs` and
+    `extra_continuous_covs` where there are such covariates, `obs` where `obs_columns` names any,
+    and with a list of files `file_ids` (int32).
+
+    In distributed training each process gets its share of the cells, and all of them the same
+    number of batches. A tail of one cell, with which batch normalisation cannot be trained, is
+    merged into the batch before it, unless `min_batch` and `tail` say otherwise.
+
+    Parameters
+    ----------
+    scx_path
+        The file, or a list of files that are one data set. They need the same genes in the same
+        order, or `genes` (see `TrainingDataset`); a label of `batch_key` or `labels_key` is one
+        over all of them.
+    batch_size
+        Cells in a batch, default 1024.
+    hvg_indices
+        Positions in var of the genes to keep; None (default) for all.
+    normalize, log1p, target_sum
+        Scale each cell to `target_sum` (1e4) and take log(1 + value); both default to True.
+    seed
+        Decides on the order of training, and on the cells of `train_size`; default 42.
+    rows
+        Cells to use, as rows of the file or files, or a boolean mask over them; None (default) for
+        all.
+    train_size
+        Share of these cells to train on, above 0 and at most 1; the others, drawn at random, are
+        for validation. None (default) trains on all but `validation_rows`. `scx_train.split` makes
+        parts that are stratified or keep donors whole.
+    validation_rows
+        Cells for validation, as rows of the file or a mask; the rest of `rows` is trained on.
+    batch_key, labels_key
+        obs columns (categorical, text or whole numbers) of the batch and of the label.
+    categorical_covariate_keys, continuous_covariate_keys
+        obs columns of further covariates.
+    unlabeled_category
+        The label of cells without one, default "Unknown"; it becomes the last of the labels.
+    model_name
+        The scvi-tools model that `registry` is for, default "SCVI". For "SCANVI", which learns from
+        labels, the loaders for training and validation give pairs of batches: one of all cells, and
+        one of cells with a label, which come again as often as it takes. It needs `labels_key`.
+    num_workers
+        Workers of the DataLoaders, default 0: decoding has threads of its own.
+    pin_memory
+        Whether the DataLoaders pin the batches for the transfer to a GPU, default False.
+    **kwargs
+        Further options of `TrainingDataset`.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError, OSError, CorruptFileError
+        As `TrainingDataset` does; also where a column has no value for a cell that is used.
+
+    Examples
+    --------
+    >>> dm = ScxDataModule(
+    ...     "atlas.scx", normalize=False, log1p=False, batch_key="donor", train_size=0.9
+    ... )  # doctest: +SKIP
+    >>> model = scvi.model.SCVI(registry=dm.registry)  # doctest: +SKIP
+    >>> model.train(datamodule=dm, max_epochs=20)  # doctest: +SKIP
+    >>> latent = model.get_latent_representation(
+    ...     dataloader=dm.inference_dataloader()
+    ... )  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        scx_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        batch_size: int = 1024,
+        hvg_indices: npt.ArrayLike | None = None,
+        *,
+        normalize: bool = True,
+        log1p: bool = True,
+        target_sum: float = 1e4,
+        seed: int = 42,
+        rows: npt.ArrayLike | None = None,
+        train_size: float | None = None,
+        validation_rows: npt.ArrayLike | None = None,
+        batch_key: str | None = None,
+        labels_key: str | None = None,
+        categorical_covariate_keys: Iterable[str] | None = None,
+        continuous_covariate_keys: Iterable[str] | None = None,
+        unlabeled_category: str | None = "Unknown",
+        model_name: str = "SCVI",
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if model_name == SEMI_SUPERVISED and labels_key is None:
+            raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
+        single = isinstance(scx_path, str | os.PathLike)
+        self._path: Any = (one_path if single else path_list)(scx_path, "scx_path")
+        self._batch_size = batch_size
+        self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
+        self._pin_memory = arguments.flag(pin_memory, "pin_memory")
+        self.model_name = model_name
+        self.unlabeled_category = unlabeled_category
+        self._keys = {"batch": batch_key, "labels": labels_key}
+        self._options = kept(
+            {
+                "hvg_indices": hvg_indices,
+                "normalize": normalize,
+                "log1p": log1p,
+                "target_sum": target_sum,
+                "seed": seed,
+                **kwargs,
+            }
+        )
+        with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
+            self._n_vars = dataset.n_vars
+            self._where = dataset._path
+            self._measured = dataset.measured
+            self._cells: Rows = dataset._rows.all_rows()
+            self.var_names = dataset.var_names
+            if self._options.get("pflog"):  # one estimate for training and validation
+                self._options["pflog_alpha"] = dataset.pflog_alpha
+        with told_before():
+            self._divide(train_size, validation_rows)
+        self._read_columns(
+            _names(categorical_covariate_keys, "categorical_covariate_keys"),
+            _names(continuous_covariate_keys, "continuous_covariate_keys"),
+        )
+        self._training = [self._training_iterable(self.train_idx)]
+        if model_name == SEMI_SUPERVISED:
+            labeled = self._labeled(self.train_idx)
+            if not len(labeled):
+                raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
+            self._training.append(self._training_iterable(labeled))
+
+    # ---- what there is ----
+
+    @property
+    def n_vars(self) -> int:
+        """How many genes the file has."""
+        return self._n_vars
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
+        return self._measured
+
+    @property
+    def n_train(self) -> int:
+        """How many cells an epoch of training has."""
+        return len(self.train_idx)
+
+    @property
+    def n_val(self) -> int:
+        """How many cells are for validation."""
+        return len(self.val_idx)
+
+    # ---- loaders ----
+
+    def train_dataloader(self) -> DataLoader | CombinedLoader:
+        """Shuffled batches of the cells for training; for SCANVI pairs of batches."""
+        trainer = self.trainer
+        for iterable in self._training:
+            if trainer is not None and trainer.current_epoch > iterable.epoch:
+                iterable.set_epoch(trainer.current_epoch)  # goes on from a checkpoint
+        return self._one_or_pairs(self._training)
+
+    def val_dataloader(self) -> DataLoader | CombinedLoader | None:
+        """The cells for validation, in file order; None where there are none.
+
+        For SCANVI pairs of batches, where any of the cells has a label.
+        """
+        if not self.n_val:
+            return None
+        iterables = [self._in_file_order(self.val_idx)]
+        labeled = self._labeled(self.val_idx)
+        if self.model_name == SEMI_SUPERVISED and len(labeled):
+            iterables.append(self._in_file_order(labeled))
+        return self._one_or_pairs(iterables)
+
+    def predict_dataloader(self) -> DataLoader:
+        """All cells that are used, in file order; several processes share them."""
+        return self._loader(self._in_file_order(self._cells))
+
+    def inference_dataloader(self, batch_size: int | None = None) -> DataLoader:
+        """All cells that are used, in file order, in this process: one result for each.
+
+        `batch_size` is that of the data module unless it is given.
+        """
+        return self._loader(self._in_file_order(self._cells, batch_size, rank=0, world_size=1))
+
+    # ---- inside ----
+
+    def _divide(self, train_size: float | None, validation_rows: npt.ArrayLike | None) -> None:
+        if train_size is not None and validation_rows is not None:
+            raise ValueError("train_size and validation_rows exclude each other: pass one of them")
+        self.train_idx, self.val_idx = self._cells, self._cells[:0]
+        if train_size is not None:
+            self.train_idx, self.val_idx = _drawn(self._cells, train_size, self._options["seed"])
+        if validation_rows is not None:
+            with TrainingDataset(self._path, rows=validation_rows, **self._file_options()) as part:
+                chosen: Rows = part._rows.all_rows()
+            self.val_idx = chosen
+            self.train_idx = np.setdiff1d(self._cells, chosen)
+            self._cells = np.union1d(self._cells, chosen)
+        if not len(self.train_idx):
+            raise ValueError("no cell is left to train on: all are for validation")
+
+    def _read_columns(self, categorical: tuple[str, ...], continuous: tuple[str, ...]) -> None:
+        named = [key for key in (*self._keys.values(), *categorical, *continuous) if key]
+        with told_before():
+            source = self._opened()
+        columns = source.obs_columns(tuple(dict.fromkeys(named)))
+        n_rows, rows = source.n_obs, self._cells
+
+        def coded(name: str | None, argument: str, unlabeled: str | None = None) -> CodedColumn:
+            if name is None:
+                return one_category(n_rows)
+            return coded_column(
+                columns[name], rows, argument=argument, name=name, unlabeled=unlabeled
+            )
+
+        self._batch = coded(self._keys["batch"], "batch_key")
+        self._labels = coded(self._keys["labels"], "labels_key", self.unlabeled_category)
+        self._categorical = {
+            name: coded(name, "categorical_covariate_keys") for name in categorical
+        }
+        self._continuous = {name: covariate(columns[name], rows, name=name) for name in continuous}
+        self._add_columns = ScviColumns(
+            batch=self._batch,
+            labels=self._labels,
+            categorical=list(self._categorical.values()),
+            continuous=list(self._continuous.values()),
+        )
+
+    def _labeled(self, rows: Rows) -> Rows:
+        """Those of these cells that have a label."""
+        labels = self._labels.categories[self._labels.codes[rows]].astype(object)
+        labeled: Rows = rows[labels != self.unlabeled_category]
+        return labeled
+
+    def _training_iterable(self, rows: Rows) -> TrainingIterable:
+        options = dict(self._options)
+        if self._batch_size > 1 and not {"min_batch", "tail"} & options.keys():
+            options.update(min_batch=2, tail="merge")
+        with told_before():
+            return TrainingIterable(self._path, self._batch_size, rows=rows, **options)
+
+    def _in_file_order(
+        self, rows: Rows, batch_size: int | None = None, **place: int
+    ) -> TrainingIterable:
+        options = {key: self._options[key] for key in self._options.keys() - set(TRAINING_ONLY)}
+        with told_before():
+            return TrainingIterable(
+                self._path,
+                self._batch_size if batch_size is None else batch_size,
+                rows=rows,
+                shuffle=False,
+                **{**options, **place},
+            )
+
+    def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
+        loaders = [self._loader(iterable) for iterable in iterables]
+        # The longest decides on the end of an epoch; others begin again.
+        return loaders[0] if len(loaders) == 1 else CombinedLoader(loaders, "max_size_cycle")
+
+    def _loader(self, iterable: TrainingIterable) -> DataLoader:
+        return DataLoader(
+            iterable,
+            batch_size=None,
+            collate_fn=self._add_columns,
+            num_workers=self._num_workers,
+            persistent_workers=self._num_workers > 0,
+            pin_memory=self._pin_memory,
+        )
+
+    def _file_options(self) -> dict[str, Any]:
+        """Which matrix of the files, and which genes."""
+        names = ("source", "modality", "genes", "gene_key", "min_known_genes")
+        return {name: self._options[name] for name in names if name in self._options}
+
+    def _looked_at(self, rows: Rows) -> TrainingIterable:
+        return self._in_file_order(rows, 64, rank=0, world_size=1)
+
+    def _opened(self) -> Source | FileSet:
+        options = {**FILE_DEFAULTS, **self._file_options()}
+        files = file_options(self._path, **options)
+        if files is not None:
+            return files.open()
+        return open_source(self._path, source=options["source"], modality=options["modality"])
+
+
+def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:
+    return () if value is None else arguments.column_names(value, argument)
+
+
+def _drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
+    if not 0 < train_size <= 1:
+        raise ValueError(f"train_size={train_size} must be above 0 and at most 1")
+    n_train = math.ceil(train_size * len(cells))
+    shuffled = np.random.default_rng(seed).permutation(cells)
+    return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])

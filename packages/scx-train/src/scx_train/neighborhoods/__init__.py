@@ -1,0 +1,1 @@
+"""Plans of each cell and its neighbours, from stored graphs and from coordinates."""

@@ -1,0 +1,1 @@
+"""What the data sets that follow plans have in common: pulling plans, counters, memory, life."""

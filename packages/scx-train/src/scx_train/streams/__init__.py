@@ -1,0 +1,1 @@
+"""Data sets over an order of cells: epochs, shuffled or not, and places in them."""

@@ -1,0 +1,55 @@
+"""What batches are."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._pipeline import CsrBatch
+from scx_train.inputs.obs import ObsValues
+
+
+class Batch(TypedDict):
+    """A batch of cells.
+
+    `X` is float32 of shape (cells, genes): a numpy array, or with `layout="csr"` a
+    `scipy.sparse.csr_matrix`. Its memory is used again for a later batch once nothing
+    refers to it any more, so keeping a batch is safe, and keeping none is fast. `obsm` is there
+    when entries of it were asked for; `file_ids` (which file each cell is of) and `measured` (which
+    genes each file has, bool of shape (files, genes), read-only) where the data set has several
+    files.
+    """
+
+    X: Any
+    obs: dict[str, ObsValues]
+    cell_indices: npt.NDArray[np.int64]
+    obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+    file_ids: NotRequired[npt.NDArray[np.int32]]
+    measured: NotRequired[npt.NDArray[np.bool_]]
+
+
+class MultimodalBatch(TypedDict):
+    """A batch of cells of several modalities: `X` holds a matrix for each, row i the same cell.
+
+    `measured` tells for each modality which of the cells it has. All else is as in `Batch`.
+    """
+
+    X: dict[str, Any]
+    measured: dict[str, npt.NDArray[np.bool_]]
+    obs: dict[str, ObsValues]
+    cell_indices: npt.NDArray[np.int64]
+    obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+
+
+def matrix_of(values: npt.NDArray[np.float32] | CsrBatch) -> Any:
+    """What a pipeline made, as users know it: a numpy array, or a scipy CSR matrix."""
+    if not isinstance(values, CsrBatch):
+        return values
+    import scipy.sparse as sp
+
+    shape = (len(values.indptr) - 1, values.n_columns)
+    matrix = sp.csr_matrix((values.values, values.indices, values.indptr), shape=shape, copy=False)
+    matrix.has_canonical_format = True
+    return matrix

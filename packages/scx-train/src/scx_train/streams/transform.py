@@ -1,0 +1,203 @@
+"""What happens to the values of a matrix on their way into a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._concatenation import (
+    NOT_KEPT,
+    Columns,
+    ConcatenatedCsr,
+    ConcatenatedDense,
+    Member,
+)
+from scx_core._pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
+from scx_train import _arguments as arguments
+from scx_train.inputs.counts import (
+    NORMALISED,
+    SHIFTED,
+    Sample,
+    overdispersion,
+    overdispersion_of_files,
+    warn_unless_counts,
+)
+from scx_train.inputs.file_set import FileSet
+from scx_train.inputs.source import Source
+from scx_train.streams.budget import MatrixDemand
+from scx_train.streams.pipelines import MatrixPipeline
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Checked arguments of the same names; see `TrainingDataset`. `pflog` excludes the others."""
+
+    normalize: bool
+    log1p: bool
+    target_sum: float
+    pflog: bool
+    pflog_alpha: float | None
+    layout: Literal["dense", "csr"]
+    dtype: str = "float32"
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        normalize: Any,
+        log1p: Any,
+        target_sum: Any,
+        pflog: Any = False,
+        pflog_alpha: Any = None,
+        layout: Any = "dense",
+        dtype: Any = "float32",
+    ) -> Transform:
+        """Check the arguments; TypeError or ValueError names the wrong one and its value."""
+        normalize, log1p = arguments.flag(normalize, "normalize"), arguments.flag(log1p, "log1p")
+        target_sum = arguments.positive(target_sum, "target_sum")
+        pflog = arguments.flag(pflog, "pflog")
+        if pflog_alpha is not None:
+            pflog_alpha = arguments.positive(pflog_alpha, "pflog_alpha")
+        layout = arguments.layout(layout, pflog=pflog)
+        return cls(
+            normalize=normalize and not pflog,
+            log1p=log1p and not pflog,
+            target_sum=target_sum,
+            pflog=pflog,
+            pflog_alpha=pflog_alpha if pflog else None,
+            layout=layout,
+            dtype=arguments.dtype(dtype, layout=layout),
+        )
+
+    def fitted(self, source: Source | FileSet, *, stacklevel: int) -> Transform:
+        """The same for these values: an overdispersion that was not given is estimated.
+
+        Warns with a UserWarning, `stacklevel` frames up, when counts are expected and there are
+        other values.
+        """
+        if self.pflog or self.normalize:
+            consequence = SHIFTED if self.pflog else NORMALISED
+            _warn_unless_counts(source, consequence, stacklevel=stacklevel + 1)
+        rows = source.rows
+        n_cells = source.n_obs if rows is None else len(rows)
+        if not self.pflog or self.pflog_alpha is not None or n_cells == 0:
+            return self
+        return replace(self, pflog_alpha=_overdispersion(source))
+
+    def demand(self, source: Source | FileSet, *, n_output_genes: int) -> MatrixDemand:
+        """What a batch of the values takes."""
+        mean_values = None
+        if self.layout == "csr" and source.n_obs > 0:
+            mean_values = source.nnz / source.n_obs
+        return MatrixDemand(
+            n_vars=max(part.n_vars for part in source.parts),
+            n_output_genes=n_output_genes,
+            mean_values=mean_values,
+            value_bytes=np.dtype(OUTPUT_DTYPES[self.dtype]).itemsize,
+        )
+
+    def opener(
+        self,
+        source: Source | FileSet,
+        *,
+        panel: npt.NDArray[np.uint32] | None,
+        batches: int,
+        threads: int,
+    ) -> Callable[[], MatrixPipeline]:
+        """Opens a pipeline of the values; `threads` is 0 for one per CPU."""
+        if isinstance(source, FileSet):
+            return self._opener_of_files(source, panel, batches=batches, threads=threads)
+        kind = CsrPipeline if self.layout == "csr" else DensePipeline
+
+        def open_pipeline() -> MatrixPipeline:
+            assert source.matrix is not None  # a file without cells has no epochs
+            return kind(
+                source.matrix,
+                columns=panel,
+                batches=batches,
+                threads=threads,
+                path=source.path,
+                **self._values,
+            )
+
+        return open_pipeline
+
+    def _opener_of_files(
+        self, files: FileSet, panel: npt.NDArray[np.uint32] | None, *, batches: int, threads: int
+    ) -> Callable[[], MatrixPipeline]:
+        kind = ConcatenatedCsr if self.layout == "csr" else ConcatenatedDense
+
+        def open_pipeline() -> MatrixPipeline:
+            return kind(_members(files, panel, self._values), batches=batches, threads=threads)
+
+        return open_pipeline
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """As pipelines take it."""
+        return {
+            "normalize": self.normalize,
+            "log1p": self.log1p,
+            "target_sum": self.target_sum,
+            "pflog_alpha": self.pflog_alpha or 0.0,
+            "dtype": self.dtype,
+        }
+
+
+def _warn_unless_counts(source: Source | FileSet, consequence: str, *, stacklevel: int) -> None:
+    for part in source.parts:
+        if part.matrix is not None and warn_unless_counts(
+            part.matrix,
+            part.rows,
+            label=part.title,
+            path=part.path,
+            consequence=consequence,
+            stacklevel=stacklevel + 2,
+        ):
+            return
+
+
+def _overdispersion(source: Source | FileSet) -> float:
+    if not isinstance(source, FileSet):
+        assert source.matrix is not None
+        return overdispersion(source.matrix, rows=source.rows, where=source.where)
+    samples = [
+        Sample(part.matrix, part.rows, np.arange(part.n_vars) if columns is None else columns)
+        for part, columns in zip(source.parts, source.genes.columns, strict=True)
+        if part.matrix is not None
+    ]
+    kept = np.logical_and.reduce(source.genes.measured)
+    return overdispersion_of_files(samples, kept=kept, where=source.where)
+
+
+def _members(
+    files: FileSet, panel: npt.NDArray[np.uint32] | None, values: dict[str, Any]
+) -> list[Member]:
+    """The matrices of the files that have cells, each with its way into the panel's columns."""
+    n_output = files.n_vars if panel is None else len(panel)
+    # Files with the same list of genes share one map.
+    shared: dict[tuple[int, int], Columns] = {}
+    members = []
+    for part, columns in zip(files.parts, files.genes.columns, strict=True):
+        if part.matrix is None:
+            continue
+        key = (id(columns), part.n_vars)
+        if key not in shared:
+            targets = columns if panel is None else _into_panel(columns, panel, files.n_vars)
+            shared[key] = Columns(part.n_vars, targets, n_output, **values)
+        members.append(Member(part.matrix, shared[key], part.path))
+    return members
+
+
+def _into_panel(
+    columns: npt.NDArray[np.int32] | None, panel: npt.NDArray[np.uint32], n_vars: int
+) -> npt.NDArray[np.int32]:
+    """Where each gene goes when only those common genes are kept that are in the panel."""
+    # One more place at the end: NOT_KEPT finds itself there.
+    places = np.full(n_vars + 1, NOT_KEPT, dtype=np.int32)
+    places[panel] = np.arange(len(panel), dtype=np.int32)
+    return places[:-1] if columns is None else places[columns]
