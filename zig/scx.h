@@ -538,11 +538,27 @@ typedef struct scx_column_range {
     void *values_out;
 } scx_column_range;
 
+/* n_values of the result, its columns one after the other, to be filled from rows that all lie in memory */
+typedef struct scx_column_stretch {
+    uint32_t struct_bytes;
+    uint32_t value_type;        /* of values_out: SCX_F32 or SCX_F64 */
+    uint64_t first;             /* how many values of the result stand before these */
+    uint64_t n_values;
+    uint64_t n_columns;
+    int64_t *row_at;            /* n_rows: the entry with which each row goes on, indptr at first; moved on by the call */
+    int64_t *cursors;           /* n_columns: where in the result the next value of each goes; moved on by the call */
+    int32_t *rows_out;
+    void *values_out;
+} scx_column_stretch;
+
 /* Adds to `counts` how many values other than 0 each column of the result gets. */
 int32_t scx_columns_scan(const scx_cell_rows *rows, int64_t *counts, uint64_t n_counts, scx_column_scan *scan, scx_error *error);
 /* Puts the values other than 0 of the range's columns in their places, in the order of the rows. SCX_OUT_OF_RANGE
  * when there are more than scx_columns_scan has counted. threads: 0 for as many as the machine has. */
 int32_t scx_columns_scatter(const scx_cell_rows *rows, const scx_column_range *range, uint32_t threads, scx_error *error);
+/* The next stretch of the result, where the columns of every row ascend, and their places with them. Called for one
+ * stretch after the other. SCX_OUT_OF_RANGE when the rows do not have the values that scx_columns_scan has counted. */
+int32_t scx_columns_stretch(const scx_cell_rows *rows, const scx_column_stretch *stretch, scx_error *error);
 /* For each cell the share of its category's cells that are as close to their centre or closer, NaN where a category is
  * none (a code below 0) or has fewer than cells_min cells. coordinates: row-major, n_cells x n_axes. */
 int32_t scx_outlier_shares(uint64_t n_cells, uint64_t n_axes, const float *coordinates, const int32_t *codes, uint64_t n_categories, uint64_t cells_min, float *shares_out, scx_error *error);

@@ -54,6 +54,7 @@ test {
     _ = @import("kernels/collate.zig");
     _ = @import("abi/columns.zig");
     _ = @import("kernels/columns.zig");
+    _ = @import("kernels/column_stretch.zig");
     _ = @import("kernels/outliers.zig");
     _ = @import("kernels/csr_rows.zig");
     _ = @import("kernels/downsample.zig");

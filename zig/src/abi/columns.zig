@@ -3,6 +3,7 @@
 const std = @import("std");
 const assert = std.debug.assert;
 const columns = @import("../kernels/columns.zig");
+const column_stretch = @import("../kernels/column_stretch.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const outliers = @import("../kernels/outliers.zig");
@@ -54,7 +55,21 @@ pub const ColumnRange = extern struct {
     values_out: ?*anyopaque,
 };
 
+/// `scx_column_stretch`
+pub const ColumnStretch = extern struct {
+    struct_bytes: u32,
+    value_type: u32,
+    first: u64,
+    n_values: u64,
+    n_columns: u64,
+    row_at: ?[*]i64,
+    cursors: ?[*]i64,
+    rows_out: ?[*]i32,
+    values_out: ?*anyopaque,
+};
+
 comptime {
+    assert(@sizeOf(ColumnStretch) == 64);
     assert(@sizeOf(Rows) == 64);
     assert(@sizeOf(ColumnScan) == 72);
     assert(@sizeOf(ColumnRange) == 64);
@@ -136,6 +151,48 @@ fn scatterTyped(
     }
     if (scatter.cursors.len == 0) return;
     try scatter.run(threads, report);
+}
+
+export fn scx_columns_stretch(rows: ?*const Rows, stretch: ?*const ColumnStretch, error_out: ?*AbiError) i32 {
+    var report: Report = .{};
+    return handle.answer(stretchAll(rows, stretch, &report), &report, error_out);
+}
+
+fn stretchAll(rows: ?*const Rows, stretch: ?*const ColumnStretch, report: *Report) Failure!void {
+    const own = try handle.required(*const Rows, rows, "rows", report);
+    const wanted = try handle.required(*const ColumnStretch, stretch, "stretch", report);
+    try checkIndexBytes(own, report);
+    if (own.n_rows > std.math.maxInt(i32)) return report.fail(error.Limit, "{d} rows are beyond what int32 holds", .{own.n_rows});
+    if (wanted.first > std.math.maxInt(i64)) return report.fail(error.Limit, "value {d} is beyond what int64 holds", .{wanted.first});
+    switch (try valueType(own.value_type, report)) {
+        inline else => |value_type| switch (try valueType(wanted.value_type, report)) {
+            inline .f32, .f64 => |out_type| switch (own.index_bytes) {
+                4 => try stretchTyped(i32, value_type.Of(), out_type.Of(), own, wanted, report),
+                else => try stretchTyped(i64, value_type.Of(), out_type.Of(), own, wanted, report),
+            },
+            else => return report.fail(error.BadArgument, "values come out as f32 or f64 only", .{}),
+        },
+    }
+}
+
+fn stretchTyped(
+    comptime Index: type,
+    comptime Value: type,
+    comptime Out: type,
+    own: *const Rows,
+    wanted: *const ColumnStretch,
+    report: *Report,
+) Failure!void {
+    const filling: column_stretch.Stretch(Index, Value, Out) = .{
+        .rows = try csrRows(Index, Value, own, report),
+        .selection = selection(own),
+        .first = @intCast(wanted.first),
+        .row_at = try array(i64, wanted.row_at, own.n_rows, "row_at", report),
+        .cursors = try array(i64, wanted.cursors, wanted.n_columns, "cursors", report),
+        .rows_out = try array(i32, wanted.rows_out, wanted.n_values, "rows_out", report),
+        .values_out = try array(Out, typedPointer([*]Out, wanted.values_out), wanted.n_values, "values_out", report),
+    };
+    try filling.fill(report);
 }
 
 export fn scx_outlier_shares(
@@ -262,4 +319,13 @@ test "wrong arguments are answered, not followed" {
     rows.index_bytes = 4;
     try std.testing.expectEqual(handle.ok, scx_columns_scan(&rows, &counts, 2, &scan, &failure));
     try std.testing.expectEqualSlices(i64, &.{ 1, 1 }, &counts);
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_stretch(&rows, null, &failure));
+    var stretch = std.mem.zeroes(ColumnStretch);
+    stretch.struct_bytes = 64;
+    stretch.value_type = 3;
+    stretch.n_values = 2;
+    stretch.n_columns = 2;
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_stretch(&rows, &stretch, &failure));
+    stretch.value_type = 99;
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_stretch(&rows, &stretch, &failure));
 }

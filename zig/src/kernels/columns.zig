@@ -30,7 +30,7 @@ pub const Selection = struct {
     /// The place of each column, negative for those that are left out; null where all stay as they are.
     places: ?[]const i32,
 
-    inline fn place(self: Selection, column: usize) ?usize {
+    pub inline fn place(self: Selection, column: usize) ?usize {
         const places = self.places orelse return column;
         return if (places[column] < 0) null else @intCast(places[column]);
     }

@@ -2,7 +2,8 @@
 
 A matrix is read twice or more, in blocks of cells: once to count what each gene has and to judge
 the values, and once for each range of genes whose values fit into memory together. One that is
-held by gene is read twice, in blocks of genes, and needs no ranges.
+held by gene is read twice, in blocks of genes, and needs no ranges; one in memory is turned in
+stretches that need next to no memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from cellucid_prepare.layout.chunks import SLICED_CHUNK_ELEMENTS, gene_strip_chunk
 from cellucid_prepare.matrix.by_gene import gene_blocks, gives_genes, without_zeros
+from cellucid_prepare.matrix.in_memory import gives_stretches, stretches
 from cellucid_prepare.matrix.native import Scan, plain_values, scan_columns, scatter_columns
 from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
 
@@ -139,6 +141,11 @@ class Judged:
             yield from self._genes()
             return
         indptr = self.indptr
+        if self.is_canonical and gives_stretches(source.source, source.places):
+            yield from stretches(
+                source.source, source.places, indptr, self.dtype, bytes_max=source.range_bytes
+            )
+            return
         per_range = max(1, source.range_bytes // (4 + self.dtype.itemsize))
         start = 0
         while start < source.n_genes:

@@ -108,6 +108,50 @@ def scatter_columns(
     del parts
 
 
+class Stretches:
+    """The values of rows in memory by column, from the first on."""
+
+    def __init__(
+        self,
+        block: CsrBlock,
+        n_cols: int,
+        places: npt.NDArray[np.int32] | None,
+        indptr: npt.NDArray[np.int64],
+    ) -> None:
+        self._rows, self._parts = _rows(block, n_cols, places)
+        self._row_at = np.array(block.indptr[:-1], np.int64)
+        self._cursors = indptr[:-1].copy()
+        self._ends = indptr[1:]
+
+    def fill(
+        self, first: int, rows_out: npt.NDArray[np.int32], values_out: npt.NDArray[Any]
+    ) -> None:
+        """Fill the outputs with what comes next; `first` values have been given already."""
+        struct = _native.new_struct(
+            "scx_column_stretch",
+            value_type=value_type(values_out.dtype),
+            first=first,
+            n_values=len(rows_out),
+            n_columns=len(self._cursors),
+            row_at=_native.output_array(self._row_at, np.int64, "row_at"),
+            cursors=_native.output_array(self._cursors, np.int64, "cursors"),
+            rows_out=_native.output_array(rows_out, np.int32, "rows_out"),
+            values_out=_native.output_array(values_out, values_out.dtype, "values_out"),
+        )
+        _native.call("scx_columns_stretch", self._rows, struct)
+
+    def check_end(self) -> None:
+        """Every column has all of its values.
+
+        Raises
+        ------
+        RuntimeError
+            The rows are no longer those that were counted.
+        """
+        if not np.array_equal(self._cursors, self._ends):
+            raise RuntimeError("the matrix has changed while it was written")
+
+
 def outlier_shares(
     coordinates: npt.NDArray[np.float32],
     codes: npt.NDArray[np.int32],
