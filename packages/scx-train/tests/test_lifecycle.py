@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scx_train import TrainingDataset
+from scx_train import MultimodalTrainingDataset, TrainingDataset
 
 MakeFile = Callable[..., Path]
 
@@ -312,6 +312,12 @@ def test_close_is_not_final(make_file: MakeFile, expected_rows: Callable[..., li
     assert rows_of(dataset) == expected
     assert not dataset.closed
     dataset.close()
+
+
+@pytest.mark.parametrize("kind", [TrainingDataset, MultimodalTrainingDataset])
+def test_what_was_never_built_has_a_repr(kind: type[TrainingDataset]) -> None:
+    broken = object.__new__(kind)
+    assert repr(broken) == f"{kind.__name__}(not built)" and broken.closed
 
 
 def test_closing_ends_a_running_epoch_with_an_error(make_file: MakeFile) -> None:

@@ -256,6 +256,24 @@ def test_leaving_the_interpreter_in_the_middle_of_an_epoch(make_file: MakeFile) 
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_a_finalizer_closes_before_the_interpreter_ends(make_file: MakeFile) -> None:
+    result = run_python(
+        """
+    import sys, weakref
+    from scx_train import TrainingDataset
+    dataset = TrainingDataset(sys.argv[1], 8)
+    weakref.finalize(dataset, print, "closed:", dataset.closed)  # the last one runs first
+    weakref.finalize(dataset, lambda kept: print("closed:", kept.closed), dataset)
+    weakref.finalize(dataset, dataset.close)
+    iterator = iter(dataset)
+    next(iterator)
+        """,
+        make_file(101),
+    )
+    expected = "closed: True\nclosed: False\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
+
+
 def test_import_is_light() -> None:
     result = run_python(
         """

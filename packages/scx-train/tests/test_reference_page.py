@@ -118,7 +118,12 @@ TRAINING_DATASET = {
         "test_memory.py::test_what_is_used_is_what_is_said",
         "torch/test_user_cases_workers.py::test_private_memory_of_workers_together",
     ],
-    "closed is true from close until the next epoch, and never raises": [
+    "a data set may be closed by a finalizer before the process ends": [
+        "test_processes.py::test_a_finalizer_closes_before_the_interpreter_ends",
+        "test_processes.py::test_leaving_the_interpreter_in_the_middle_of_an_epoch",
+    ],
+    "closed and repr never raise": ["test_lifecycle.py::test_what_was_never_built_has_a_repr"],
+    "closed is true from close until the next epoch": [
         "test_lifecycle.py::test_close_is_not_final",
         "test_processes.py::test_a_forked_child_is_told_what_to_do",
     ],
@@ -189,6 +194,11 @@ SCVI = {
     ],
     "it needs Lightning, and says so": [
         "torch/test_lightning.py::test_without_lightning_the_message_says_what_to_install",
+        "torch/test_lightning.py::test_pytorch_lightning_will_do",
+    ],
+    "models are built from the registry, and what asks for a manager is told so": [
+        "torch/test_scvi.py::test_what_stands_for_a_manager_of_an_anndata",
+        "torch/test_scvi.py::test_results_are_in_file_order_and_those_of_the_anndata",
     ],
     "a model of counts warns of values that are none": [
         "torch/test_scvi.py::test_a_model_of_counts_warns_of_other_values",

@@ -341,3 +341,15 @@ def test_without_lightning_the_message_says_what_to_install(
     assert str(raised.value) == (
         'scx_train.lightning needs Lightning: python -m pip install "scx-train[lightning]"'
     )
+
+
+def test_pytorch_lightning_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytorch_lightning = pytest.importorskip("pytorch_lightning")
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)  # as if it were not installed
+    monkeypatch.setattr("scx_train.lightning", sys.modules["scx_train.lightning"])  # put back later
+    monkeypatch.delitem(sys.modules, "scx_train.lightning")
+    module = importlib.import_module("scx_train.lightning")
+    dm = module.ScxDataModule(path, 8)
+    assert isinstance(dm, pytorch_lightning.LightningDataModule)
+    assert not isinstance(dm, ScxDataModule)
+    assert len(rows(dm.train_dataloader())) == 13

@@ -267,6 +267,13 @@ def test_a_model_of_counts_warns_of_other_values(
     assert caught[0].filename == __file__
 
 
+def test_what_stands_for_a_manager_of_an_anndata(path: Path) -> None:
+    dm = counts_of(path)
+    assert not hasattr(dm, "adata_manager")
+    with pytest.raises(AttributeError, match=r"SCVI\(registry=dm\.registry\)"):
+        scvi.model.SCVI(dm.adata_manager)
+
+
 def test_the_name_of_pyscx() -> None:
     from pyscx.scx_integrations.scvi import ScxDataModule as published
 

@@ -14,10 +14,12 @@ import pytest
 
 MakeFile = Callable[..., Path]
 
-# The parent has used the library, threads and all, before any worker starts.
+# The parent has used the library before any worker starts: the threads that write files, and those
+# that read them.
 SCRIPT = """
     import multiprocessing
     import sys
+    import scx_core
     from torch.utils.data import DataLoader, IterableDataset
     from scx_train import TrainingDataset
     from scx_train.torch import TrainingIterable
@@ -53,7 +55,9 @@ SCRIPT = """
         return rows(loader)
 
     if __name__ == "__main__":
-        path, method = sys.argv[1:]
+        source, method = sys.argv[1:]
+        path = source + ".written"
+        scx_core.from_anndata(scx_core.read(source), path, shard_size=10)
         if method == "forkserver":
             multiprocessing.set_forkserver_preload(["torch", "scx_train"])
         dataset = TrainingDataset(path, 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,14 @@ class ScviModule:
             unlabeled_category=self.unlabeled_category,
             categorical=self._categorical,
             continuous=list(self._continuous),
+        )
+
+    @property
+    def adata_manager(self) -> NoReturn:
+        """There is none: models of scvi-tools are built from `registry`."""
+        raise AttributeError(
+            "a data module has no adata_manager, as there is no AnnData behind it: build the model "
+            "from its registry, as in scvi.model.SCVI(registry=dm.registry)"
         )
 
     def _looked_at(self, rows: Rows) -> Iterable[dict[str, Any]]:

@@ -210,7 +210,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
     @property
     def closed(self) -> bool:
         """True from `close` until the next epoch begins. Never raises."""
-        return self._shelf is None
+        return getattr(self, "_shelf", None) is None
 
     def close(self) -> None:
         """End the threads and let the file go; epochs that are running end with a RuntimeError.
@@ -230,6 +230,19 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
         raise RuntimeError(
             f"a {type(self).__name__} cannot be sent to another process or copied: {REMEDY}"
         )
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if not hasattr(self, "_shelf"):
+            return f"{name}(not built)"
+        batches = "1 batch" if len(self) == 1 else f"{len(self)} batches"
+        state = ", closed" if self.closed else ""
+        return f"{name}({self._contents}, {batches} of {self._batch_size}{state})"
+
+    @property
+    @abstractmethod
+    def _contents(self) -> str:
+        """The file, its matrices and their shapes, for `repr`."""
 
     def _epoch(self, shelf: PipelineShelf, progress: Progress) -> Iterator[BatchT]:
         if progress.batch == len(self):

@@ -262,18 +262,15 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
         return {name: transform.pflog_alpha for name, transform in self._transforms.items()}
 
-    def __repr__(self) -> str:
+    @property
+    def _contents(self) -> str:
         widths = self.n_output_genes
         parts = []
         for name in self._names:
             of = "" if self._panels[name] is None else f" of {self._n_vars[name]}"
             matrix = "" if self._sources[name] == "X" else f"[{self._sources[name]}]"
             parts.append(f"{name}{matrix} {widths[name]}{of} genes")
-        state = ", closed" if self.closed else ""
-        return (
-            f"MultimodalTrainingDataset({self._path!r}: {self.n_obs} cells × "
-            f"({', '.join(parts)}), {len(self)} batches of {self._batch_size}{state})"
-        )
+        return f"{self._path!r}: {self.n_obs} cells × ({', '.join(parts)})"
 
     def _open_cells(self) -> Modalities:
         return open_modalities(self._path, self._names, self._sources.__getitem__)

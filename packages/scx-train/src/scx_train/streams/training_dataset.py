@@ -332,12 +332,9 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
         return self._measured
 
-    def __repr__(self) -> str:
-        state = ", closed" if self.closed else ""
-        return (
-            f"TrainingDataset({self._shown(self._path, self.n_obs)}, "
-            f"{len(self)} batches of {self._batch_size}{state})"
-        )
+    @property
+    def _contents(self) -> str:
+        return self._shown(self._path, self.n_obs)
 
     def _open_cells(self) -> Source | FileSet:
         if self._files is not None:
