@@ -11,7 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from prepare_reading import elements, open_store, read, refusal_leaves_nothing, written
+from prepare_reading import (
+    READS_ZARR_3,
+    elements,
+    open_store,
+    read,
+    read_lazily,
+    refusal_leaves_nothing,
+    written,
+)
 from prepare_samples import complete
 
 import cellucid_prepare
@@ -47,7 +55,7 @@ def test_every_source_gives_the_same_bytes(dense: bool) -> None:
         "view": whole[np.arange(whole.n_obs)],
         "backed": backed,
         "path": "in.scx",
-        "lazy": anndata.experimental.read_lazy("in.h5ad"),
+        **read_lazily("in.h5ad"),
     }
     expected = written(
         "h5ad",
@@ -165,9 +173,11 @@ def test_mudata_in_every_container() -> None:
     outputs = [
         cellucid_prepare.prepare("a.h5mu", format="h5mu", data=data, **IDENTITY),
         cellucid_prepare.prepare("a.zarr", format="zarr", data=data, **IDENTITY),
-        cellucid_prepare.prepare("b.zarr", format="zarr", data=data, zarr_format=3, **IDENTITY),
         cellucid_prepare.prepare("a.zarr.zip", format="zarr.zip", data=data, **IDENTITY),
     ]
+    third = cellucid_prepare.prepare("b.zarr", format="zarr", data=data, zarr_format=3, **IDENTITY)
+    if READS_ZARR_3:
+        outputs.append(third)
     found = []
     for path in outputs:
         with open_store(path) as root:

@@ -15,19 +15,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy
-from prepare_reading import CONTAINERS, assert_same, written
+from prepare_reading import CONTAINERS, assert_same, readable, written
 from prepare_samples import complete, small
 from test_inputs import IDENTITY, multimodal
 
 import cellucid_prepare
 
-SEVERAL: dict[str, dict[str, Any]] = {
-    "h5mu": {"format": "h5mu"},
-    "zarr2": {"format": "zarr", "zarr_format": 2},
-    "zarr3": {"format": "zarr", "zarr_format": 3},
-    "zip2": {"format": "zarr.zip", "zarr_format": 2},
-    "zip3": {"format": "zarr.zip", "zarr_format": 3},
-}
+SEVERAL: dict[str, dict[str, Any]] = readable(
+    {
+        "h5mu": {"format": "h5mu"},
+        "zarr2": {"format": "zarr", "zarr_format": 2},
+        "zarr3": {"format": "zarr", "zarr_format": 3},
+        "zip2": {"format": "zarr.zip", "zarr_format": 2},
+        "zip3": {"format": "zarr.zip", "zarr_format": 3},
+    }
+)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def check(path: str | os.PathLike[str]) -> CheckReport:
     ValueError
         It holds neither an AnnData nor a MuData, or is damaged so that it cannot be judged.
     ImportError
-        A Zarr store is checked, and zarr is not installed.
+        A Zarr store is checked, and zarr is not installed or too old for it.
     """
     given = Path(path).expanduser()
     try:

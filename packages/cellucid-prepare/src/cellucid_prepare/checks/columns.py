@@ -72,7 +72,9 @@ def _column(series: pd.Series[Any], place: str, faults: Faults) -> ColumnData:
     dtype: Any = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return _categories(cast(Any, series).cat, place, faults)
-    if isinstance(dtype, pd.StringDtype):
+    if isinstance(dtype, pd.StringDtype) or (
+        isinstance(dtype, pd.ArrowDtype) and dtype.type is str
+    ):
         return _text(series.astype(object), place, faults)
     if isinstance(dtype, np.dtype):
         if dtype.kind in "biuf":
@@ -81,15 +83,25 @@ def _column(series: pd.Series[Any], place: str, faults: Faults) -> ColumnData:
             return _text(series, place, faults)
     elif getattr(dtype, "kind", "") in "biuf" and _is_masked(dtype):
         return _gapped(series, place, faults)
-    _refuse_type(place, str(dtype), faults)
+    _refuse_type(place, dtype, faults)
 
 
 def _is_masked(dtype: Any) -> bool:
     return str(type(dtype).__module__).startswith("pandas") and hasattr(dtype, "numpy_dtype")
 
 
-def _refuse_type(place: str, dtype: str, faults: Faults) -> NoReturn:
-    mend = "convert it to text (ISO 8601) with .astype(str), or to numbers with .astype(float)"
+def _refuse_type(place: str, dtype: Any, faults: Faults) -> NoReturn:
+    import pandas as pd
+
+    mend = 'convert it to text, with gaps kept, with .astype("string")'
+    if isinstance(dtype, pd.SparseDtype):
+        mend = "use .sparse.to_dense()"
+    elif dtype.kind == "m":
+        mend += ", or to seconds with .dt.total_seconds()"
+    elif dtype.kind == "M":
+        mend += " (ISO 8601), or to numbers such as .dt.year"
+    elif dtype.kind == "c":
+        mend += ", or to numbers with .map(abs), its size"
     faults.add_type(place, f"values of type {dtype} cannot be stored", mend)
     raise Refused
 
@@ -141,7 +153,7 @@ def _text(series: pd.Series[Any], place: str, faults: Faults) -> ColumnData:
             place,
             f"{mixed} values of type {', '.join(kinds)} in {plural(len(others), 'cell')}, the "
             f"first in row {others[0]}: {values[others[0]]!r}",
-            "make it text with .astype(str), or numbers with pandas.to_numeric",
+            _mend_of_objects([values[row] for row in others], has_text=has_text),
             n_cells=len(others),
         )
         raise Refused
@@ -153,6 +165,19 @@ def _text(series: pd.Series[Any], place: str, faults: Faults) -> ColumnData:
     codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(values, dtype=object))
     codes[missing] = -1
     return CategoryColumn(codes.astype(code_dtype(len(labels))), labels, ordered=False)
+
+
+def _mend_of_objects(others: list[Any], *, has_text: bool) -> str:
+    as_text = 'make it text with .map(str, na_action="ignore")'
+    if has_text:
+        return as_text
+    if all(isinstance(value, bool | np.bool_) for value in others):
+        return 'make it a column of flags with .astype("boolean")'
+    if all(isinstance(value, bytes) for value in others):
+        return 'make it text with .str.decode("utf-8")'
+    if all(isinstance(value, int | float | np.number) for value in others):
+        return "make it numbers with pandas.to_numeric"
+    return as_text
 
 
 def _check_texts(texts: list[str], place: str, faults: Faults) -> None:

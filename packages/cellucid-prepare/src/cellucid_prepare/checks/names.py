@@ -16,6 +16,8 @@ LOG = logging.getLogger("cellucid_prepare")
 
 NO_FILE_NAME = re.compile(r'[/\\<>:"|?*\x00-\x1f\x7f]')
 RESERVED = {".", "..", ".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "__proto__"}
+# Windows keeps these for itself, with whatever behind a dot
+DEVICES = {"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(1, 10))}
 NAME_BYTES_MAX = 255
 
 
@@ -49,6 +51,17 @@ def check_element_names(
             faults.add(
                 place, "the name is one that the file format uses itself", f"rename it ({name}_1)"
             )
+        elif name[-1] in " .":
+            faults.add(
+                place,
+                f"the name ends in a {'dot' if name[-1] == '.' else 'space'}, which Windows leaves "
+                "out of names of files",
+                f"rename it, for instance to {name.rstrip(' .')!r}"
+                if name.strip(" .")
+                else "name it",
+            )
+        elif name.partition(".")[0].casefold() in DEVICES:
+            faults.add(place, "the name is that of a device on Windows", f"rename it ({name}_1)")
         elif not _is_unicode(name):
             faults.add(place, "the name is no valid Unicode text", "rename it")
         elif len(name.encode("utf-8")) > NAME_BYTES_MAX:
@@ -117,9 +130,9 @@ def row_names(index: pd.Index, where: str, faults: Faults) -> list[str]:
     if wrong:
         faults.add_type(
             f"{where}.index",
-            f"{plural(len(wrong), 'name')} of rows are no text, the first in row {wrong[0]}: "
+            f"{plural(len(wrong), 'row')} without a text for a name, the first is row {wrong[0]}: "
             f"{names[wrong[0]]!r}",
-            f"set {where}.index = {where}.index.astype(str)",
+            _mend_of_names([names[place] for place in wrong], where),
             n_cells=len(wrong),
         )
         raise Refused
@@ -134,6 +147,16 @@ def row_names(index: pd.Index, where: str, faults: Faults) -> list[str]:
         )
         raise Refused
     return [str(name) for name in names]
+
+
+def _mend_of_names(wrong: list[Any], where: str) -> str:
+    import pandas as pd
+
+    if any(name == "" or name is None or name is pd.NaT or name != name for name in wrong):
+        return f"give every row a name, or number them with {where}.reset_index(drop=True)"
+    if all(isinstance(name, bytes) for name in wrong):
+        return f'set {where}.index = {where}.index.str.decode("utf-8")'
+    return f"set {where}.index = {where}.index.astype(str)"
 
 
 def unique_names(names: Sequence[str], what: str) -> list[str]:

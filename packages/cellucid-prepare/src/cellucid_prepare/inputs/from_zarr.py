@@ -13,6 +13,7 @@ from typing import Any
 from cellucid_prepare._faults import PrepareError
 from cellucid_prepare.inputs.matrices import reading_means
 from cellucid_prepare.inputs.parts import Multimodal, Part
+from cellucid_prepare.inputs.zarr_library import zarr_for
 from cellucid_prepare.inputs.zarr_matrices import zarr_source
 
 ROOT_DOCUMENTS = ("zarr.json", ".zgroup")
@@ -44,19 +45,15 @@ def zarr_content(path: Path) -> Iterator[Part | Multimodal]:
     ValueError
         It holds neither an AnnData nor a MuData, or is damaged.
     ImportError
-        zarr is not installed.
+        zarr is not installed, or too old for the store.
     """
-    try:
-        import zarr
-    except ImportError as error:
-        raise ImportError(
-            f"reading {path} needs zarr, which is not installed: `pip install zarr`"
-        ) from error
     if path.is_dir():
+        zarr = zarr_for(path, "", "reading")
         with _damage_named(path):
             yield _content(_opened(zarr, str(path), "", path), path)
         return
     inside = root_in_zip(path)
+    zarr = zarr_for(path, inside, "reading")
     store = zarr.storage.ZipStore(str(path), mode="r")
     try:
         with _damage_named(path):

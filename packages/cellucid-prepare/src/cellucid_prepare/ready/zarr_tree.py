@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cellucid_prepare.inputs.zarr_library import zarr_for
 from cellucid_prepare.ready.report import Findings, NotJudgedError
 from cellucid_prepare.ready.tree import StoredArray, StoredGroup, place
 
@@ -81,16 +82,11 @@ def opened_values(path: Path, top: str) -> Iterator[Any]:
     Raises
     ------
     ImportError
-        zarr is not installed.
+        zarr is not installed, or too old for the store.
     NotJudgedError
         It cannot be opened.
     """
-    try:
-        import zarr
-    except ImportError as error:
-        raise ImportError(
-            f"checking {path} needs zarr, which is not installed: `pip install zarr`"
-        ) from error
+    zarr = zarr_for(path, top, "checking")
     store: Any = str(path) if path.is_dir() else zarr.storage.ZipStore(str(path), mode="r")
     try:
         yield zarr.open_group(store, mode="r", path=top)
