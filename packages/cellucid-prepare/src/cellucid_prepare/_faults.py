@@ -85,6 +85,8 @@ class Faults:
         raise kind(self.found)
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, verb: str = "") -> str:
+    """``1 cell``, ``2 cells``; with a verb ("are", "have") ``1 cell is``, ``2 cells are``."""
+    one = {"are": "is", "have": "has", "": ""}[verb]
+    words = [f"{count:,}", noun if count == 1 else f"{noun}s", one if count == 1 else verb]
+    return " ".join(words).rstrip()

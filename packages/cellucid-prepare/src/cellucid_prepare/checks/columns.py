@@ -118,7 +118,7 @@ def _numbers(values: npt.NDArray[Any], place: str, faults: Faults) -> npt.NDArra
     if len(infinite):
         faults.add(
             place,
-            f"{plural(len(infinite), 'value')} are infinite, the first in row {infinite[0]}",
+            f"{plural(len(infinite), 'value', 'are')} infinite, the first in row {infinite[0]}",
             "replace them by NaN, which is stored as missing",
             n_cells=len(infinite),
         )
@@ -207,7 +207,7 @@ def _categories(accessor: Any, place: str, faults: Faults) -> ColumnData:
     if others:
         faults.add_type(
             place,
-            f"has {plural(len(others), 'label')} that are no text, such as {others[0]!r} "
+            f"has {plural(len(others), 'label')} of other kinds than text, such as {others[0]!r} "
             f"({type(others[0]).__name__})",
             "rename them with .cat.rename_categories(str)",
             n_cells=int(

@@ -65,8 +65,8 @@ def coordinates(given: Any, where: str, faults: Faults) -> Array | None:
         kinds = _kinds(array, small)
         faults.add(
             where,
-            f"{plural(len(cells), 'cell')} have values that are no finite float32 ({kinds}), the "
-            f"first in row {cells[0]}",
+            f"{plural(len(cells), 'cell', 'have')} values that are no finite float32 ({kinds}), "
+            f"the first in row {cells[0]}",
             "leave such cells out, or compute it anew",
             n_cells=len(cells),
         )

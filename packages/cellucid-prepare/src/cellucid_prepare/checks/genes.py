@@ -115,7 +115,9 @@ def _shown_names(frame: pd.DataFrame, id_column: str | None, faults: Faults) -> 
     gaps = sum(name is None for name in named)
     if gaps:
         if is_default_index(frame.index):
-            faults.add(where, f"{plural(gaps, 'gene')} have no name there", "name the rows of var")
+            faults.add(
+                where, f"{plural(gaps, 'gene', 'have')} no name there", "name the rows of var"
+            )
             return None
         LOG.warning("%s: %s without a name keep that of the index", where, plural(gaps, "gene"))
     own = frame.index.astype(object).tolist()

@@ -39,7 +39,9 @@ def check_graph(graph: Any, n_cells: int | None, faults: Faults, *, where: str =
         small: Any = matrix.astype(np.float32)
     if not np.isfinite(small.data).all():
         beyond = int((~np.isfinite(small.data)).sum())
-        faults.add(where, f"{plural(beyond, 'weight')} are too large for float32", n_cells=beyond)
+        faults.add(
+            where, f"{plural(beyond, 'weight', 'are')} too large for float32", n_cells=beyond
+        )
         return None
     return small
 
@@ -48,16 +50,20 @@ def _check_weights(matrix: Any, where: str, faults: Faults) -> None:
     infinite = ~np.isfinite(matrix.data)
     if infinite.any():
         count = int(infinite.sum())
-        faults.add(where, f"{plural(count, 'weight')} are not finite", "remove them", n_cells=count)
+        faults.add(
+            where, f"{plural(count, 'weight', 'are')} not finite", "remove them", n_cells=count
+        )
         return
     negative = int((matrix.data < 0).sum())
     if negative:
-        faults.add(where, f"{plural(negative, 'weight')} are negative", "use weights of at least 0")
+        faults.add(
+            where, f"{plural(negative, 'weight', 'are')} negative", "use weights of at least 0"
+        )
     on_diagonal = int(np.count_nonzero(matrix.diagonal()))
     if on_diagonal:
         faults.add(
             where,
-            f"{plural(on_diagonal, 'cell')} are their own neighbours",
+            f"{plural(on_diagonal, 'cell', 'are')} their own neighbours",
             "set the diagonal to 0 (.setdiag(0))",
             n_cells=on_diagonal,
         )

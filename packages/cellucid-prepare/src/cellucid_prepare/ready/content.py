@@ -167,7 +167,7 @@ def check_embeddings(group: StoredGroup, n_cells: int, findings: Findings) -> di
         bad = _not_finite(item, findings)
         if bad:
             mend = "leave these cells out, or compute it anew"
-            findings.fault(where, f"{plural(bad, 'cell')} have NaN or infinite values", mend)
+            findings.fault(where, f"{plural(bad, 'cell', 'have')} NaN or infinite values", mend)
         if item.kind == "f" and item.item_bytes == 8:
             findings.note(where, "is float64, twice as large as float32", "use float32")
     return widths
