@@ -356,8 +356,9 @@ int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_
 int32_t scx_pipeline_wait(scx_pipeline *pipeline, uint32_t timeout_ms, scx_batch *batch_out, scx_error *error);
 /* Forgets all batches that were submitted and not received. */
 int32_t scx_pipeline_cancel(scx_pipeline *pipeline, scx_error *error);
-/* Has a thread tell the system that the bytes of these rows are read soon. A hint: it may be dropped. */
-int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, scx_error *error);
+/* Has a thread tell the system that the bytes of these rows are read soon. A hint: it may be dropped. Where they are not
+ * in memory and `hold` is not 0, nothing is decoded until they are. */
+int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, uint32_t hold, scx_error *error);
 /* Ends the threads. SCX_TIMEOUT: a thread did not end in time; the handle is gone all the same, and the matrix must
  * stay open for the rest of the process. */
 int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);

@@ -29,6 +29,7 @@ import scx_train
 from bench import cold
 from bench.bench_train import panel_of
 from bench.harness import Limit, Result, Sample, alternate, repeat
+from bench.others import Undisturbed
 from bench.peers.client import Worker
 from bench.peers.environments import PEERS, PeerUnavailable, python_of
 from bench.setup import BATCH_SIZE, Setup
@@ -45,14 +46,22 @@ def run(setup: Setup) -> Result:
     h5ad = setup.counts()
     path = setup.folder / f"{h5ad.stem}.tasks.scx"
     scx_core.from_h5ad(h5ad, path, overwrite=True)
+    cold.read_again(path)
     panel = panel_of(h5ad)
+    quiet = Undisturbed()
     _csr_beside_annbatch(path, h5ad, panel, setup, result)
-    _transformed(path, setup, result)
-    _panel(path, panel, setup, result)
-    limit = _limit(setup, BOUND_SHARE_MIN)
+    _transformed(path, setup, quiet, result)
+    _panel(path, panel, setup, quiet, result)
     cold.compare(
-        "panel", path, lambda: epoch(path, hvg_indices=panel), setup.n_pairs, limit, result
+        "panel",
+        path,
+        partial(epoch, path, hvg_indices=panel),
+        setup.n_pairs,
+        _limit(setup, BOUND_SHARE_MIN),
+        result,
+        quiet=quiet,
     )
+    quiet.report(result)
     path.unlink()
     return result
 
@@ -108,9 +117,10 @@ def _csr_beside_annbatch(
     result.add(f"{name} / annbatch", both.ratios, "x", _limit(setup, CSR_RATIO_MIN))
 
 
-def _transformed(path: Path, setup: Setup, result: Result) -> None:
+def _transformed(path: Path, setup: Setup, quiet: Undisturbed, result: Result) -> None:
     name = "all genes, normalised, log1p"
-    both = alternate(lambda: epoch(path), lambda: epoch(path, layout="csr"), setup.n_pairs)
+    dense = quiet(lambda: epoch(path))
+    both = alternate(dense, quiet(lambda: epoch(path, layout="csr")), setup.n_pairs)
     result.add(f"{name}, dense", [sample.rate for sample in both.ours], "cells/s")
     result.add(f"{name}, CSR", [sample.rate for sample in both.theirs], "cells/s")
     ratios = [1 / ratio for ratio in both.ratios]
@@ -119,7 +129,7 @@ def _transformed(path: Path, setup: Setup, result: Result) -> None:
     with scx_core.open(path) as experiment:
         shape = experiment.n_obs, experiment.n_vars
     filling = _Filling(*shape)
-    bound = alternate(lambda: epoch(path), filling.run, setup.n_pairs)
+    bound = alternate(dense, quiet(filling.run), setup.n_pairs)
     result.add("memset and copy of these bytes", [s.rate for s in bound.theirs], "cells/s")
     limit = _limit(setup, BOUND_SHARE_MIN)
     result.add(f"{name}, dense / memset and copy", bound.ratios, "x", limit)
@@ -152,11 +162,19 @@ class _Filling:
         np.copyto(part, self._row)
 
 
-def _panel(path: Path, panel: npt.NDArray[np.int64], setup: Setup, result: Result) -> None:
+def _panel(
+    path: Path,
+    panel: npt.NDArray[np.int64],
+    setup: Setup,
+    quiet: Undisturbed,
+    result: Result,
+) -> None:
     for threads in (1, 2):
-        samples = repeat(partial(epoch, path, hvg_indices=panel, threads=threads), setup.n_pairs)
+        run = quiet(partial(epoch, path, hvg_indices=panel, threads=threads))
+        samples = repeat(run, setup.n_pairs)
         result.add(f"panel, {threads} threads", [sample.rate for sample in samples], "cells/s")
-    first = repeat(lambda: epoch(path, hvg_indices=panel, cells_max=1), setup.n_pairs)
+    run = quiet(partial(epoch, path, hvg_indices=panel, cells_max=1))
+    first = repeat(run, setup.n_pairs)
     limit = None if setup.quick else Limit("at most", FIRST_BATCH_MS_MAX)
     seconds = [1e3 * sample.seconds for sample in first]
     result.add("construct, first batch, close", seconds, "ms", limit)

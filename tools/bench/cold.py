@@ -14,14 +14,23 @@ from typing import Any
 
 import numpy as np
 
+from bench import data
 from bench.harness import Limit, Result, Sample, alternate, repeat
+from bench.others import Undisturbed
 
 READ_BYTES = 1 << 22
 STAYED_MAX = 0.01
 
 
 def compare(
-    name: str, path: Path, run: Callable[[], Any], n_pairs: int, limit: Limit | None, result: Result
+    name: str,
+    path: Path,
+    run: Callable[[], Any],
+    n_pairs: int,
+    limit: Limit | None,
+    result: Result,
+    *,
+    quiet: Undisturbed,
 ) -> None:
     """Add the bytes of the file a second that `run` takes of it, cold and warm, and a read does."""
     if not hasattr(os, "posix_fadvise"):
@@ -41,8 +50,8 @@ def compare(
         function()
         return Sample(size, time.perf_counter() - start)
 
-    both = alternate(lambda: cold(run), lambda: cold(lambda: _read(path)), n_pairs)
-    warm = statistics.median(sample.rate for sample in repeat(lambda: timed(run), n_pairs))
+    both = alternate(quiet(lambda: cold(run)), quiet(lambda: cold(lambda: _read(path))), n_pairs)
+    warm = statistics.median(sample.rate for sample in repeat(quiet(lambda: timed(run)), n_pairs))
     result.add(f"{name}, cold, file bytes", [sample.rate for sample in both.ours], "B/s")
     result.add(f"{name}, warm, file bytes", warm, "B/s")
     result.add(f"{name}, sequential read, cold", [sample.rate for sample in both.theirs], "B/s")
@@ -54,6 +63,16 @@ def _read(path: Path) -> None:
     with path.open("rb", buffering=0) as file:
         while file.read(READ_BYTES):
             pass
+
+
+def read_again(path: Path) -> None:
+    """Have the page cache hold a file as a read fills it, and not as its writer did.
+
+    What comes from the disk lies in larger pages, and is faster to reach.
+    """
+    if hasattr(os, "posix_fadvise"):
+        drop(path)
+    data.warm(path)
 
 
 def drop(path: Path) -> float:

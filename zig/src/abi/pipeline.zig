@@ -199,19 +199,25 @@ fn cancel(pipeline: ?*MatrixPipeline, report: *Report) Failure!void {
     return own.cancel(report);
 }
 
-export fn scx_pipeline_will_need(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, error_out: ?*AbiError) i32 {
+export fn scx_pipeline_will_need(
+    pipeline: ?*MatrixPipeline,
+    row_start: u64,
+    row_end: u64,
+    hold: u32,
+    error_out: ?*AbiError,
+) i32 {
     var report: Report = .{};
-    return handle.answer(willNeed(pipeline, row_start, row_end, &report), &report, error_out);
+    return handle.answer(willNeed(pipeline, row_start, row_end, hold != 0, &report), &report, error_out);
 }
 
-fn willNeed(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, report: *Report) Failure!void {
+fn willNeed(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, hold: bool, report: *Report) Failure!void {
     const own = try pipelineOf(pipeline, report);
     if (row_start > row_end or row_end > own.source.rowCount()) return report.fail(
         error.OutOfRange,
         "rows {d} to {d} are not a range of the matrix's {d} rows",
         .{ row_start, row_end, own.source.rowCount() },
     );
-    return own.willNeed(.{ .row_start = row_start, .row_end = row_end }, report);
+    return own.willNeed(.{ .row_start = row_start, .row_end = row_end }, hold, report);
 }
 
 export fn scx_pipeline_close(pipeline: ?*MatrixPipeline, deadline_ms: u32) i32 {
@@ -259,7 +265,7 @@ test "NULL and bounds are refused, and nothing is done" {
 
     try testing.expectEqual(@as(i32, 1), scx_pipeline_submit(null, null, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_cancel(null, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_wait(null, 0, null, &failure));
     try testing.expectEqual(handle.ok, scx_pipeline_close(null, 0));
     scx_buffer_release(null);

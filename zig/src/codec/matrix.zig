@@ -165,6 +165,15 @@ pub const Matrix = struct {
         }
     }
 
+    /// Whether what rows [row_start, row_stop) are decoded from is in memory, as far as a few pages tell.
+    pub fn seemsResident(self: *const Matrix, row_start: u64, row_stop: u64) bool {
+        for (self.shards) |*view| {
+            if (!view.meets(row_start, row_stop)) continue;
+            if (!self.file.seemsResident(self.file.sections[view.section_index].range())) return false;
+        }
+        return true;
+    }
+
     /// A hint that these rows are decoded next. Few that follow one another are read at once: where each of their
     /// pages is touched first, the system reads megabytes around it.
     pub fn startReadingRows(self: *const Matrix, rows: []const i64) void {

@@ -10,6 +10,7 @@
 //!   file.verifyChecksum(report) Failure!void                the whole file
 //!   file.willNeed(range)                                    a hint that the range is read soon; waits for it if it can
 //!   file.startReading(bytes)                                the same for a few bytes that are read next; does not wait
+//!   file.seemsResident(range) bool                          whether it is in memory, as far as a few pages tell
 //!
 //! Nothing but the verified marks changes after `open`, and those are atomic: threads may share a file.
 //! The map shows the file that was opened even when a writer puts another in its place.
@@ -96,8 +97,11 @@ pub const File = struct {
 
     /// Everything but the path and the open flags, from the bytes of a file.
     fn parse(allocator: Allocator, bytes: platform.Map, report: *Report) Failure!File {
+        // Said before they are touched: the system reads megabytes around a page that is not in memory.
+        platform.startReading(bytes[0..@min(bytes.len, layout.sections_offset)]);
         const header = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
         const catalog_range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
+        platform.startReading(slice(bytes, catalog_range));
         var catalog = try catalog_format.parse(allocator, slice(bytes, catalog_range), .{
             .file_bytes = bytes.len,
             .catalog_range = catalog_range,
@@ -162,10 +166,15 @@ pub const File = struct {
         return slice(file.bytes, file.sections[index].range());
     }
 
+    /// Of longer sections the system sees that they are read from front to back.
+    const read_at_once_max = 4 << 20;
+
     /// Compares a section's bytes with the hash in the catalog.
     pub fn verifySection(file: *File, index: u32, report: *Report) Failure!void {
         const section = &file.sections[index];
-        const hash = hashing.hash(file.sectionBytes(index));
+        const bytes = file.sectionBytes(index);
+        platform.startReading(bytes[0..@min(bytes.len, read_at_once_max)]);
+        const hash = hashing.hash(bytes);
         const good = std.mem.eql(u8, &hash, &section.blake3);
         file.marks[index].store(if (good) .good else .bad, .release);
         if (!good) return damaged(section, report);
@@ -229,6 +238,10 @@ pub const File = struct {
 
     pub fn startReading(_: *const File, bytes: []const u8) void {
         platform.startReading(bytes);
+    }
+
+    pub fn seemsResident(file: *const File, range: layout.Range) bool {
+        return platform.seemsResident(slice(file.bytes, range));
     }
 
     pub fn unknownSectionCount(file: *const File) u32 {

@@ -6,6 +6,7 @@ const assert = std.debug.assert;
 const c = std.c;
 const Allocator = std.mem.Allocator;
 const platform = @import("platform.zig");
+const read_ahead = @import("read_ahead.zig");
 const Error = platform.Error;
 const EntryKind = platform.EntryKind;
 const Map = platform.Map;
@@ -187,47 +188,9 @@ pub fn unmap(mapped: Map) void {
     assert(result == 0);
 }
 
-/// Asks for pages of a map that will be read soon, all of them, and comes back when they are there or as soon as the
-/// system does not say so. A hint: nothing happens where the system does not take it.
-pub fn willNeed(bytes: []const u8) void {
-    const pages = pagesAround(bytes);
-    var at: usize = 0;
-    while (at < pages.len) : (at += step_bytes) {
-        const step = pages[at..@min(at + step_bytes, pages.len)];
-        if (!is_linux or !readThrough(step)) startReading(step);
-    }
-}
-
-/// Reads pages from the front to the back; false where the system does not offer that.
-///
-/// `WILLNEED` would fill the page cache page by page, which costs the processor and keeps the disk from large
-/// transfers. Asked for in order and in huge pages, as far as the file system has them, the same bytes arrive twice as
-/// fast. That is said of a second view of them: the first one goes on to be read in any order.
-fn readThrough(pages: []const u8) bool {
-    const view = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
-    if (linux.errno(view) != .SUCCESS) return false;
-    defer _ = linux.munmap(@ptrFromInt(view), pages.len);
-    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.SEQUENTIAL);
-    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.HUGEPAGE);
-    return linux.errno(linux.madvise(@ptrFromInt(view), pages.len, madv_populate_read)) == .SUCCESS;
-}
-
-/// Starts to read a few bytes that are looked at next, and does not wait. Where they are touched without that, the
-/// system reads megabytes around each first.
-pub fn startReading(bytes: []const u8) void {
-    const pages = pagesAround(bytes);
-    _ = c.madvise(@ptrCast(@alignCast(@constCast(pages.ptr))), pages.len, c.MADV.WILLNEED);
-}
-
-/// From the start of the first page on.
-fn pagesAround(bytes: []const u8) []const u8 {
-    const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), std.heap.pageSize());
-    return @as([*]const u8, @ptrFromInt(start))[0 .. @intFromPtr(bytes.ptr) + bytes.len - start];
-}
-
-const step_bytes = 32 << 20;
-/// MADV_POPULATE_READ, since Linux 5.14; older ones refuse it.
-const madv_populate_read = 22;
+pub const willNeed = read_ahead.willNeed;
+pub const startReading = read_ahead.startReading;
+pub const seemsResident = read_ahead.seemsResident;
 
 pub fn processId() u32 {
     return @intCast(c.getpid());
@@ -395,4 +358,8 @@ fn lockNow(file: File) LockResult {
         if (interrupted()) continue;
         return if (c._errno().* == @backingInt(c.E.AGAIN)) .held_elsewhere else .unavailable;
     }
+}
+
+test {
+    _ = read_ahead;
 }

@@ -248,6 +248,12 @@ pub fn willNeed(bytes: []const u8) void {
 /// Starts to read a few bytes that are looked at next.
 pub const startReading = willNeed;
 
+/// The system does not tell.
+pub fn seemsResident(bytes: []const u8) bool {
+    _ = bytes;
+    return true;
+}
+
 pub fn processId() u32 {
     return windows.GetCurrentProcessId();
 }

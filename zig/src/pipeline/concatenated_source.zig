@@ -76,15 +76,35 @@ pub const ConcatenatedSource = struct {
     }
 
     pub fn willNeed(source: *const ConcatenatedSource, range: hints.RowRange) void {
-        const whole = &source.whole;
-        assert(range.row_end <= whole.rowCount());
-        var row = range.row_start;
-        while (row < range.row_end) {
-            const place = whole.places.placeOf(row);
-            const start = whole.places.starts[place.member];
-            const stop = @min(range.row_end, whole.places.starts[place.member + 1]);
-            whole.members[place.member].matrix.willNeed(row - start, stop - start);
-            row = stop;
+        var parts: Parts = .{ .whole = &source.whole, .range = range };
+        while (parts.next()) |part| part.matrix.willNeed(part.row_start, part.row_stop);
+    }
+
+    pub fn seemsResident(source: *const ConcatenatedSource, range: hints.RowRange) bool {
+        var parts: Parts = .{ .whole = &source.whole, .range = range };
+        while (parts.next()) |part| {
+            if (!part.matrix.seemsResident(part.row_start, part.row_stop)) return false;
         }
+        return true;
+    }
+};
+
+/// A range of rows by the matrices that they are of.
+const Parts = struct {
+    whole: *const Concatenation,
+    /// What is left of it.
+    range: hints.RowRange,
+
+    const Part = struct { matrix: *const matrices.Matrix, row_start: u64, row_stop: u64 };
+
+    fn next(self: *Parts) ?Part {
+        const row = self.range.row_start;
+        assert(self.range.row_end <= self.whole.rowCount());
+        if (row >= self.range.row_end) return null;
+        const member = self.whole.places.placeOf(row).member;
+        const start = self.whole.places.starts[member];
+        const stop = @min(self.range.row_end, self.whole.places.starts[member + 1]);
+        self.range.row_start = stop;
+        return .{ .matrix = self.whole.members[member].matrix, .row_start = row - start, .row_stop = stop - start };
     }
 };

@@ -18,6 +18,10 @@ pub const Probe = struct {
     sources: u32 = 0,
     ranges: u32 = 0,
     hinted_rows: u64 = 0,
+    /// What the source says of its rows.
+    resident: bool = false,
+    /// While set, reading ahead does not end.
+    reading: bool = false,
     /// Batches that were received.
     finished: u32 = 0,
     /// While set, decoding does not end.
@@ -27,6 +31,13 @@ pub const Probe = struct {
         probe.mutex.lock();
         defer probe.mutex.unlock();
         probe.held = held;
+        probe.changed.broadcast();
+    }
+
+    pub fn holdReading(probe: *Probe, held: bool) void {
+        probe.mutex.lock();
+        defer probe.mutex.unlock();
+        probe.reading = held;
         probe.changed.broadcast();
     }
 
@@ -110,6 +121,11 @@ pub const FakeSource = struct {
         defer source.probe.mutex.unlock();
         source.probe.hinted_rows += range.row_end - range.row_start;
         source.probe.changed.broadcast();
+        while (source.probe.reading) source.probe.changed.wait(&source.probe.mutex);
+    }
+
+    pub fn seemsResident(source: *const FakeSource, _: hints.RowRange) bool {
+        return source.probe.resident;
     }
 
     fn enter(source: *const FakeSource) void {

@@ -83,6 +83,14 @@ pub const MatrixSource = union(enum) {
         }
     }
 
+    pub fn seemsResident(source: *const MatrixSource, range: hints.RowRange) bool {
+        return switch (source.*) {
+            .concatenated => |*own| own.seemsResident(range),
+            .joined => true, // plans of rows from anywhere wait for nothing else
+            inline else => |*own| own.matrix.seemsResident(range.row_start, range.row_end),
+        };
+    }
+
     pub fn willNeed(source: *const MatrixSource, range: hints.RowRange) void {
         switch (source.*) {
             inline .concatenated, .joined => |*own| own.willNeed(range),

@@ -11,6 +11,7 @@
 //!   source.decode(task, *scratch, report) Failure!void    writes every byte of the task's rows
 //!   source.finish(n_rows, memory)                         after all of them, when the batch is received
 //!   source.willNeed(RowRange)                             tells the system which bytes are read soon
+//!   source.seemsResident(RowRange) bool                   whether they are in memory, at a glance
 //!   source.deinit()
 //!
 //! One thread at a time submits and receives. Locks are held for a few instructions, never while decoding.
@@ -185,17 +186,20 @@ pub fn Pipeline(comptime Source: type) type {
             self.hints.clear();
         }
 
-        /// Has a thread tell the system that these rows are read soon. Hints that come too fast are dropped.
-        pub fn willNeed(self: *Self, range: hints.RowRange, report: *Report) Failure!void {
+        /// Has a thread tell the system that these rows are read soon. Hints that come too fast are dropped. With
+        /// `hold` nothing is decoded until the bytes are there: threads that wait for a page each, in any order, would
+        /// have the disk read everything in pieces, and not from front to back.
+        pub fn willNeed(self: *Self, range: hints.RowRange, hold: bool, report: *Report) Failure!void {
             try self.checkProcess(report);
             assert(range.row_start <= range.row_end);
+            const holds = hold and !self.source.seemsResident(range);
             self.mutex.lock();
             defer self.mutex.unlock();
             if (self.hint_thread == null) {
                 self.hint_thread = try threads.spawn(hintLoop, .{self}, report);
                 self.live_count += 1;
             }
-            self.hints.push(range);
+            self.hints.push(.{ .range = range, .holds = holds });
             self.hints.arrived.signal();
         }
 
@@ -324,7 +328,8 @@ pub fn Pipeline(comptime Source: type) type {
             defer self.mutex.unlock();
             defer self.threadEnds();
             while (self.life.load(.acquire) != .stopping) {
-                if (self.queue.claim()) |range| {
+                const claimed = if (self.hints.holding == 0) self.queue.claim() else null;
+                if (claimed) |range| {
                     self.decode(range, scratch);
                 } else {
                     self.idle_count += 1;
@@ -358,13 +363,15 @@ pub fn Pipeline(comptime Source: type) type {
             defer self.mutex.unlock();
             defer self.threadEnds();
             while (self.life.load(.acquire) != .stopping) {
-                const range = self.hints.pop() orelse {
+                const hint = self.hints.pop() orelse {
                     self.hints.arrived.wait(&self.mutex);
                     continue;
                 };
                 self.mutex.unlock();
-                self.source.willNeed(range);
+                self.source.willNeed(hint.range);
                 self.mutex.lock();
+                self.hints.done(hint);
+                if (hint.holds and self.hints.holding == 0) self.work.broadcast();
             }
         }
     };

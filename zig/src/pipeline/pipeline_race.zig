@@ -28,7 +28,7 @@ const Life = struct {
         for (0..steps) |_| switch (life.random.uintLessThan(u8, 10)) {
             0...3 => try life.submit(),
             4...7 => try life.receive(),
-            8 => try life.pipeline.willNeed(.{ .row_start = 0, .row_end = 1 }, &life.report),
+            8 => try life.pipeline.willNeed(.{ .row_start = 0, .row_end = 1 }, true, &life.report),
             else => if (life.random.boolean()) {
                 try life.pipeline.cancel(&life.report);
                 life.expected.clearRetainingCapacity();

@@ -178,12 +178,54 @@ test "hints reach the source from a thread of their own" {
     const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
     defer pipeline.close(wait_ms) catch unreachable;
     var report: Report = .{};
-    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, &report);
-    try pipeline.willNeed(.{ .row_start = 10, .row_end = 15 }, &report);
+    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    try pipeline.willNeed(.{ .row_start = 10, .row_end = 15 }, false, &report);
     probe.awaitHintedRows(15);
     try pipeline.submit(&.{4}, &report);
     const batch = try pipeline.wait(wait_ms, &report);
     batch.buffer.release();
+}
+
+test "decoding waits for bytes that are read first, unless they are in memory" {
+    for ([_]bool{ false, true }) |resident| {
+        var probe: Probe = .{ .resident = resident, .reading = true };
+        const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 2, 1);
+        var report: Report = .{};
+        try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+        probe.awaitHintedRows(10);
+        try pipeline.submit(&.{4}, &report);
+        if (!resident) {
+            try testing.expectError(error.Timeout, pipeline.wait(20, &report));
+            try testing.expectEqual(@as(u32, 0), probe.ranges);
+            probe.holdReading(false);
+        }
+        const batch = try pipeline.wait(wait_ms, &report);
+        batch.buffer.release();
+        probe.holdReading(false);
+        try pipeline.close(wait_ms);
+    }
+}
+
+test "a pipeline ends while it waits for bytes, and goes on after a cancel" {
+    var probe: Probe = .{ .reading = true };
+    const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
+    var report: Report = .{};
+    for (0..3) |_| try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    probe.awaitHintedRows(10);
+    try pipeline.submit(&.{4}, &report);
+    try pipeline.cancel(&report);
+    try testing.expectEqual(@as(usize, 1), pipeline.hints.holding);
+    probe.holdReading(false);
+    try pipeline.submit(&.{5}, &report);
+    const batch = try pipeline.wait(wait_ms, &report);
+    try expectRows(batch, 1, &.{5});
+    batch.buffer.release();
+    probe.holdReading(true);
+    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    probe.awaitHintedRows(20);
+    try pipeline.submit(&.{6}, &report);
+    probe.holdReading(false);
+    try pipeline.close(wait_ms);
 }
 
 test "another process is refused, and its close does nothing" {
@@ -198,7 +240,7 @@ test "another process is refused, and its close does nothing" {
     try testing.expectError(error.WrongProcess, pipeline.submit(&.{4}, &report));
     try testing.expectError(error.WrongProcess, pipeline.wait(0, &report));
     try testing.expectError(error.WrongProcess, pipeline.cancel(&report));
-    try testing.expectError(error.WrongProcess, pipeline.willNeed(.{ .row_start = 0, .row_end = 1 }, &report));
+    try testing.expectError(error.WrongProcess, pipeline.willNeed(.{ .row_start = 0, .row_end = 1 }, true, &report));
     try testing.expect(std.mem.find(u8, report.messageText(), "open a new one") != null);
     batch.buffer.release();
     try pipeline.close(0);
@@ -216,7 +258,7 @@ fn openAndUse(allocator: std.mem.Allocator) !void {
     defer pipeline.close(wait_ms) catch unreachable;
     var report: Report = .{};
     try pipeline.submit(&.{ 1, 2, 3, 4 }, &report);
-    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, &report);
+    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
     const batch = try pipeline.wait(wait_ms, &report);
     defer batch.buffer.release();
     try expectRows(batch, 2, &.{ 1, 2, 3, 4 });

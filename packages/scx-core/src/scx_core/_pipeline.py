@@ -255,9 +255,12 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         """Forget all batches that were submitted and not received."""
         self._call("scx_pipeline_cancel")
 
-    def will_need(self, row_start: int, row_end: int) -> None:
-        """Have a thread tell the system that the bytes of these rows are read soon."""
-        self._call("scx_pipeline_will_need", row_start, row_end)
+    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> None:
+        """Have a thread tell the system that the bytes of these rows are read soon.
+
+        Where they are not in memory and `hold` is true, nothing is decoded until they are.
+        """
+        self._call("scx_pipeline_will_need", row_start, row_end, int(hold))
 
     def close(self) -> None:
         """End the threads. Batches that were received stay valid. Closing again does nothing."""

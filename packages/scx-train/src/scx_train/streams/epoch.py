@@ -9,12 +9,14 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from scx_train._process import REMEDY, HomeProcess
 from scx_train.streams.cutting import Cutting
-from scx_train.streams.order import EpochOrder, Rows, RowStream
+from scx_train.streams.order import EpochOrder, Rows, RowStream, ShardGroups
 from scx_train.streams.pipelines import Pipeline, PipelineShelf
 from scx_train.streams.progress import Progress
 from scx_train.streams.sampling import CuttingByLabel
 
 BatchT = TypeVar("BatchT")
+# The first batch waits for all bytes of its group, unless the group has more rows than this.
+HELD_ROWS_MAX = 1 << 18
 
 CLOSED = "the data set was closed while this epoch was running: iterate over it again for the next"
 
@@ -157,19 +159,24 @@ def _announced(
     """
     n_seen = 0
     begun = False
+    # Shuffled, the first batch takes rows from everywhere in its group: threads that each wait for
+    # a page, in any order, would have the disk read in pieces and not from front to back. A batch
+    # that takes rows from everywhere in the file does not wait for all of it.
+    mixes_groups = isinstance(order, ShardGroups) and order.shuffled
     for group, rows in enumerate(order):
         n_seen += len(rows)
         if n_seen > first_row:
             if not (begun and reads_ahead):
-                _announce(order, group, pipeline)
+                holds = mixes_groups and not begun and len(rows) <= HELD_ROWS_MAX
+                _announce(order, group, pipeline, hold=holds)
                 begun = True
             if reads_ahead:
                 _announce(order, group + 1, pipeline)
         yield rows
 
 
-def _announce(order: EpochOrder, group: int, pipeline: Pipeline) -> None:
+def _announce(order: EpochOrder, group: int, pipeline: Pipeline, *, hold: bool = False) -> None:
     if group < len(order):
         # In the order of the file, which disks read fastest.
         for part in sorted(order.ranges(group), key=lambda part: part.start):
-            pipeline.will_need(part.start, part.stop)
+            pipeline.will_need(part.start, part.stop, hold=hold)

@@ -44,6 +44,9 @@ import numpy.typing as npt
 from scx_core._pipeline import TAG_ROW_ORDER, TAG_SHARD_ORDER, epoch_stream, shuffle
 
 Rows = npt.NDArray[np.int64]
+# Shards of which a smaller share of the rows is streamed are not read as a whole: 30 MB take a disk
+# about as long as a few hundred single rows.
+SHARE_READ_AHEAD = 1 / 64
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class ShardRows:
             return np.arange(place, end, dtype=np.int64)
         return self._chosen[place:end]
 
+    def share(self, shard: int) -> float:
+        """How many of a shard's rows are streamed."""
+        n_rows = int(self._stops[shard] - self._starts[shard])
+        return int(self._ends[shard] - self._places[shard]) / n_rows if n_rows else 0.0
+
     def range(self, shard: int) -> RowRange:
         """Where a shard lies in the file."""
         return RowRange(int(self._starts[shard]), int(self._stops[shard]))
@@ -167,9 +175,21 @@ class ShardGroups:
                 position = shuffle(rows, stream=self._stream, position=position)
             yield rows
 
+    @property
+    def shuffled(self) -> bool:
+        """Whether the rows of a group are mixed."""
+        return self._shuffled
+
     def ranges(self, group: int) -> list[RowRange]:
-        """The shards of a group as ranges of rows, in the order of the epoch."""
-        return [self._shards.range(shard) for shard in self._members(group)]
+        """The shards of a group as ranges of rows, in the order of the epoch.
+
+        Those of which few rows are streamed are left out: reading all of them takes longer.
+        """
+        return [
+            self._shards.range(shard)
+            for shard in self._members(group)
+            if self._shards.share(shard) >= SHARE_READ_AHEAD
+        ]
 
     def _members(self, group: int) -> Sequence[int]:
         first = group * self._group_size

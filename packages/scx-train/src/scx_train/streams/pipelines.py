@@ -52,10 +52,13 @@ class JointPipeline:
         for part in self._parts.values():
             part.cancel()
 
-    def will_need(self, row_start: int, row_end: int) -> None:
-        """Have threads tell the system that the bytes of these rows are read soon."""
+    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> None:
+        """Have threads tell the system that the bytes of these rows are read soon.
+
+        Where they are not in memory and `hold` is true, nothing is decoded until they are.
+        """
         for part in self._parts.values():
-            part.will_need(row_start, row_end)
+            part.will_need(row_start, row_end, hold=hold)
 
     def close(self) -> None:
         """End the threads of all. Closing again does nothing."""

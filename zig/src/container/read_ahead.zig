@@ -1,0 +1,100 @@
+//! Linux and macOS: what the system is told of pages of a map that are read soon. Hints alone.
+
+const std = @import("std");
+const builtin = @import("builtin");
+const c = std.c;
+const linux = std.os.linux;
+const platform = @import("platform.zig");
+const testing_files = @import("testing_files.zig");
+const testing = std.testing;
+
+const is_linux = builtin.os.tag == .linux;
+
+const step_bytes = 32 << 20;
+/// MADV_POPULATE_READ, since Linux 5.14; older ones refuse it.
+const madv_populate_read = 22;
+
+/// Asks for pages of a map that will be read soon, all of them, and comes back when they are there or as soon as the
+/// system does not say so. A hint: nothing happens where the system does not take it.
+pub fn willNeed(bytes: []const u8) void {
+    const pages = pagesAround(bytes);
+    var at: usize = 0;
+    while (at < pages.len) : (at += step_bytes) {
+        const step = pages[at..@min(at + step_bytes, pages.len)];
+        if (!is_linux or !readThrough(step)) startReading(step);
+    }
+}
+
+/// Reads pages from the front to the back; false where the system does not offer that.
+///
+/// `WILLNEED` would fill the page cache page by page, which costs the processor and keeps the disk from large
+/// transfers. Asked for in order and in huge pages, as far as the file system has them, the same bytes arrive twice as
+/// fast. That is said of a second view of them: the first one goes on to be read in any order.
+fn readThrough(pages: []const u8) bool {
+    const view = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
+    if (linux.errno(view) != .SUCCESS) return false;
+    defer _ = linux.munmap(@ptrFromInt(view), pages.len);
+    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.SEQUENTIAL);
+    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.HUGEPAGE);
+    return linux.errno(linux.madvise(@ptrFromInt(view), pages.len, madv_populate_read)) == .SUCCESS;
+}
+
+/// Starts to read a few bytes that are looked at next, and does not wait. Where they are touched without that, the
+/// system reads megabytes around each first.
+pub fn startReading(bytes: []const u8) void {
+    const pages = pagesAround(bytes);
+    _ = c.madvise(@ptrCast(@alignCast(@constCast(pages.ptr))), pages.len, c.MADV.WILLNEED);
+}
+
+/// Looks at a page in every megabyte. True where the system does not tell, which it does of nobody else's files.
+pub fn seemsResident(bytes: []const u8) bool {
+    if (!is_linux) return true;
+    const pages = pagesAround(bytes);
+    var at: usize = 0;
+    while (at < pages.len) : (at += 1 << 20) {
+        var state: [1]u8 = undefined;
+        if (linux.errno(linux.mincore(@constCast(pages.ptr + at), 1, &state)) != .SUCCESS) return true;
+        if (state[0] & 1 == 0) return false;
+    }
+    return true;
+}
+
+/// From the start of the first page on.
+fn pagesAround(bytes: []const u8) []const u8 {
+    const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), std.heap.pageSize());
+    return @as([*]const u8, @ptrFromInt(start))[0 .. @intFromPtr(bytes.ptr) + bytes.len - start];
+}
+
+test "bytes that are asked for are in memory, as they were, and mapped no second time" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var content: [5 * 4096 + 17]u8 = undefined;
+    for (&content, 0..) |*byte, index| byte.* = @truncate(index * 31);
+    try folder.put("bytes", &content);
+    var errno: i32 = 0;
+    const path = try testing.allocator.dupeSentinel(u8, folder.path("bytes"), 0);
+    defer testing.allocator.free(path);
+    const file = try platform.openForReading(path, &errno);
+    const mapped = try platform.map(file, content.len, &errno);
+    platform.closeFile(file);
+    defer platform.unmap(mapped);
+    for ([_][2]usize{ .{ 0, content.len }, .{ 4095, 4098 }, .{ 9000, 9000 }, .{ content.len, content.len } }) |part| {
+        const bytes = mapped[part[0]..part[1]];
+        startReading(bytes);
+        willNeed(bytes);
+        try testing.expect(seemsResident(bytes));
+    }
+    try testing.expectEqualSlices(u8, &content, mapped);
+    if (!is_linux) return;
+    try testing.expect(readThrough(mapped));
+    const maps = try platform.openForReading("/proc/self/maps", &errno);
+    defer platform.closeFile(maps);
+    var lines: [1 << 14]u8 = undefined;
+    var count: usize = 0;
+    while (true) {
+        const length = c.read(maps.descriptor, &lines, lines.len);
+        if (length <= 0) break;
+        count += std.mem.count(u8, lines[0..@intCast(length)], &folder.inner.sub_path);
+    }
+    try testing.expectEqual(1, count);
+}
