@@ -104,7 +104,25 @@ def test_a_view_of_a_file_is_written_like_one_in_memory(form: str) -> None:
         some = backed[rows, columns]
         result = written("h5ad", f"{name}_backed", data=some, **IDENTITY)
         assert result.read_bytes() == expected.read_bytes(), name
+        for lazy in read_lazily("in.h5ad").values():
+            result = written("h5ad", f"{name}_lazy", data=lazy[rows, columns], **IDENTITY)
+            assert result.read_bytes() == expected.read_bytes(), name
     backed.file.close()
+
+
+def test_a_backed_object_is_as_open_or_closed_as_before() -> None:
+    data = adata()
+    data.write_h5ad("in.h5ad")
+    expected = written("h5ad", "memory", data=data, **IDENTITY).read_bytes()
+    backed = anndata.read_h5ad("in.h5ad", backed="r")
+    for is_open in (True, False):
+        if not is_open:
+            backed.file.close()
+        again = written("h5ad", "again", data=backed, force=True, **IDENTITY)
+        assert again.read_bytes() == expected and backed.file.is_open == is_open
+        for some in (backed, backed[:20]):
+            refusal_leaves_nothing("latent_key", data=some, latent_key="X_no", **IDENTITY)
+            assert backed.file.is_open == is_open
 
 
 @pytest.mark.skipif(READS_ZARR_3, reason="zarr reads format 3 here")

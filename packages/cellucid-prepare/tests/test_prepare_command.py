@@ -146,6 +146,18 @@ def test_exit_codes_and_messages(
     assert not list(Path().glob("*out*")) and Path("in.h5ad").read_bytes() == before
 
 
+def test_an_input_without_embeddings(capsys: pytest.CaptureFixture[str]) -> None:
+    data = adata()
+    data.obsm.clear()
+    data.write_h5ad("in.h5ad")
+    assert main(["in.h5ad", "out.h5ad", *NAMED]) == 1
+    said = capsys.readouterr().err
+    assert "obsm: the data holds no embedding" in said
+    assert "or pass --embeddings X_umap=FILE.npy. Nothing was written" in said
+    np.save("umap.npy", np.zeros((data.n_obs, 2)))
+    assert main(["in.h5ad", "out.h5ad", *NAMED, "--embeddings", "X_umap=umap.npy"]) == 0
+
+
 @pytest.mark.parametrize("has_matrix", [True, False])
 def test_progress_counts_to_its_end(has_matrix: bool) -> None:
     told: list[tuple[int, int]] = []

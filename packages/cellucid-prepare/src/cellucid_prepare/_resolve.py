@@ -54,7 +54,7 @@ def resolve_obsm(
     components: Components, faults: Faults
 ) -> tuple[dict[str, Coordinates], list[str]]:
     """obsm with embeddings before vector fields, and the keys of the embeddings."""
-    embeddings = check_embeddings(components.embeddings, faults)
+    embeddings = check_embeddings(components.embeddings, faults, is_data=components.is_data)
     fields: dict[str, Coordinates] = {}
     if components.vector_fields is not None:
         fields = check_vector_fields(components.vector_fields, embeddings, faults)

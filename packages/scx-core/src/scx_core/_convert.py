@@ -86,20 +86,21 @@ def from_anndata(
     >>> scx_core.read("eye.scx").shape
     (3, 3)
     """
-    from scx_core.sources.anndata_memory import content_from_anndata
+    from scx_core.sources.anndata_memory import closed_as_before, content_from_anndata
 
     _require_type(adata, "anndata", "AnnData", "from_anndata")
-    write_experiment(
-        path,
-        content_from_anndata(adata, layers=_names(layers)),
-        codec=codec,
-        shard_size=shard_size,
-        overwrite=overwrite,
-        strict_uns=strict_uns,
-        progress=progress,
-        threads=threads,
-        block_bytes=block_bytes,
-    )
+    with closed_as_before(adata):
+        write_experiment(
+            path,
+            content_from_anndata(adata, layers=_names(layers)),
+            codec=codec,
+            shard_size=shard_size,
+            overwrite=overwrite,
+            strict_uns=strict_uns,
+            progress=progress,
+            threads=threads,
+            block_bytes=block_bytes,
+        )
 
 
 def from_mudata(
@@ -124,20 +125,22 @@ def from_mudata(
 
     Parameters, errors and warnings are those of `from_anndata`; `layers` must be in some modality.
     """
+    from scx_core.sources.anndata_memory import closed_as_before
     from scx_core.sources.mudata_memory import content_from_mudata
 
     _require_type(mdata, "mudata", "MuData", "from_mudata")
-    write_experiment(
-        path,
-        content_from_mudata(mdata, layers=_names(layers)),
-        codec=codec,
-        shard_size=shard_size,
-        overwrite=overwrite,
-        strict_uns=strict_uns,
-        progress=progress,
-        threads=threads,
-        block_bytes=block_bytes,
-    )
+    with closed_as_before(mdata):
+        write_experiment(
+            path,
+            content_from_mudata(mdata, layers=_names(layers)),
+            codec=codec,
+            shard_size=shard_size,
+            overwrite=overwrite,
+            strict_uns=strict_uns,
+            progress=progress,
+            threads=threads,
+            block_bytes=block_bytes,
+        )
 
 
 def write(

@@ -162,7 +162,11 @@ def test_backed_objects_are_read_by_blocks(tmp_path: Path) -> None:
         assert_same(back, anndata.read_h5ad(tmp_path / "a.h5ad"))
         part = there_and_back(backed[5:30], tmp_path / "b.scx", block_bytes=200)
         assert_same(part, anndata.read_h5ad(tmp_path / "a.h5ad")[5:30].copy())
+        assert backed.file.is_open
         backed.file.close()
+        back = there_and_back(backed, tmp_path / "c.scx")
+        assert_same(back, anndata.read_h5ad(tmp_path / "a.h5ad"))
+        assert not backed.file.is_open
 
 
 def test_dask_matrices_are_computed_by_chunks(tmp_path: Path) -> None:
@@ -173,6 +177,8 @@ def test_dask_matrices_are_computed_by_chunks(tmp_path: Path) -> None:
     adata = anndata.AnnData(lazy, obs=names(40, "c"), var=names(9, "g"))
     back = there_and_back(adata, tmp_path / "a.scx")
     assert bits_of(back.X) == bits_of(values)
+    view = there_and_back(adata[5:30, [3, 1]], tmp_path / "b.scx")
+    assert bits_of(view.X) == bits_of(values[5:30][:, [3, 1]])
 
 
 def test_wide_index_arrays_come_back_wide(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def with_options(text: str) -> str:
     def option(match: re.Match[str]) -> str:
         return _option(match[1] or match[3]) + ("" if match[2] or match[3] else " ")
 
-    return _GIVEN.sub(option, text)
+    # an array is given by its file there
+    return _GIVEN.sub(option, text.replace("{'X_umap': array}", "X_umap=FILE.npy"))
 
 
 def _option(argument: str) -> str:

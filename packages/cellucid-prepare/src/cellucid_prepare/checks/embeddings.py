@@ -15,11 +15,23 @@ Array = npt.NDArray[np.float32]
 BASIS_PREFIX = "X_"
 
 
-def check_embeddings(embeddings: Any, faults: Faults, *, where: str = "obsm") -> dict[str, Array]:
-    """Every embedding as float32 of at least a column."""
+def check_embeddings(
+    embeddings: Any, faults: Faults, *, where: str = "obsm", is_data: bool = False
+) -> dict[str, Array]:
+    """Every embedding as float32 of at least a column.
+
+    `is_data` says that there is data, which may hold none.
+    """
     if not isinstance(embeddings, Mapping):
         faults.add_type(
             "embeddings", f"is a {type(embeddings).__name__}", "pass {'X_umap': array, ...}"
+        )
+        return {}
+    if not embeddings and is_data:
+        faults.add(
+            where,
+            "the data holds no embedding, that is no array of numbers of cells x axes",
+            "compute one, for instance with scanpy.tl.umap, or pass embeddings={'X_umap': array}",
         )
         return {}
     if not embeddings:

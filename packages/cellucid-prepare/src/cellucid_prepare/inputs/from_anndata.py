@@ -52,7 +52,7 @@ def matrix_of(adata: Any) -> Any:
 def _stored_matrix(adata: Any) -> Any:
     file = adata.file
     if not file.is_open:
-        file.open()
+        file.open()  # `closed_as_before` closes it again
     return file["X"] if "X" in file else None  # noqa: SIM401  (it has no get)
 
 

@@ -135,7 +135,10 @@ def _opened(data: Any, faults: Faults) -> Iterator[Any]:
     elif isinstance(data, scx_core.Experiment):
         yield experiment_parts(data) if data.is_multimodal else experiment_part(data)
     else:
-        yield data
+        from scx_core.sources.anndata_memory import closed_as_before
+
+        with closed_as_before(data):
+            yield data
 
 
 def _is_multimodal(data: Any) -> bool:

@@ -10,7 +10,7 @@ from cellucid_prepare._faults import Faults
 from cellucid_prepare.inputs.temporary import temporary_folder
 from cellucid_prepare.matrix.by_gene import ByGene, CscSource, pieces_in_memory
 from scx_core.sources._memory_matrix import DenseSource
-from scx_core.sources.anndata_memory import matrix_source
+from scx_core.sources.anndata_memory import is_dask, matrix_source
 from scx_core.sources.base import MatrixSource
 from scx_core.sources.h5_matrices import CscOnDisk, ReadingMeans
 from scx_core.sources.h5_matrices import matrix_source as source_on_disk
@@ -52,7 +52,7 @@ def _source(matrix: Any, where: str) -> MatrixSource:
         from cellucid_prepare.inputs.zarr_matrices import zarr_source
 
         return _by_gene(zarr_source(matrix, reading_means()))
-    if top == "dask":
+    if is_dask(matrix):
         from cellucid_prepare.inputs.selected import dask_source
 
         return _by_gene(dask_source(matrix, where, reading_means()))

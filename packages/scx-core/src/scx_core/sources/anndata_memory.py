@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -96,7 +97,7 @@ def matrix_source(
         raise TypeError(f"{label} is a {_type_name(matrix)} without two axes: it is no matrix")
     if sp.issparse(matrix) or isinstance(matrix, np.ndarray):
         return ordered(matrix, order)
-    if type(matrix).__module__.startswith("dask."):
+    if is_dask(matrix):
         return _dask_source(matrix, order)
     if _is_sparse_on_disk(matrix):
         return _on_disk_sparse_source(matrix, order)
@@ -121,8 +122,29 @@ def components_in_memory(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _in_memory(mapping[key]) for key in mapping}
 
 
+def is_dask(value: Any) -> bool:
+    """Whether it is an array of dask, also as part of a view of a lazy AnnData."""
+    return any(base.__module__.partition(".")[0] == "dask" for base in type(value).__mro__)
+
+
+@contextmanager
+def closed_as_before(data: Any) -> Iterator[None]:
+    """Close again what the block opens: anndata opens the file of a backed object when it is read.
+
+    `data` is an AnnData, a MuData, or anything else, for which nothing happens.
+    """
+    parts = [data, *getattr(data, "mod", {}).values()]
+    files = [part.file for part in parts if getattr(part, "isbacked", False)]
+    closed = [file for file in files if not file.is_open]
+    try:
+        yield
+    finally:
+        for file in closed:
+            file.close()
+
+
 def _in_memory(value: Any) -> Any:
-    if type(value).__module__.startswith("dask."):
+    if is_dask(value):
         return value.compute()
     return value.to_memory() if hasattr(value, "to_memory") else value
 
