@@ -81,8 +81,14 @@ def small_group() -> Iterator[list[str]]:
 
     That counts the pages of files too, so that the kernel has to take some of them away.
     """
+    # What such a group adds to the test before this one, which limits what a process may allocate:
+    # there the pages of the file count too, and have to be taken away while they are read.
+    without = (
+        "; that an epoch allocates less than the file has is shown without one, by "
+        "test_a_file_larger_than_what_the_process_may_allocate"
+    )
     if not Path("/run/systemd/system").is_dir() or shutil.which("systemd-run") is None:
-        pytest.skip("no systemd here to make a group of limited memory")
+        pytest.skip("no systemd here to make a group of limited memory" + without)
     scope = ["--scope", "--quiet", "-p", "MemoryMax=128M", "-p", "MemorySwapMax=0"]
     for command in (["systemd-run", "--user"], ["sudo", "-n", "systemd-run"]):
         if shutil.which(command[0]) is None:
@@ -91,7 +97,7 @@ def small_group() -> Iterator[list[str]]:
         if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
             yield prefix
             return
-    pytest.skip("systemd makes no group of limited memory for this user")
+    pytest.skip("systemd makes no group of limited memory for this user" + without)
 
 
 def test_a_file_larger_than_the_memory_of_its_group(small_group: list[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,39 @@ def test_each_warning_comes_once(files: list[Path], kind: str, tmp_path: Path) -
     assert len(messages) == 2
     assert "does not hold counts" in messages[0]
     assert "hvg_indices" in messages[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_file_that_changes_between_epochs_is_refused(
+    files: list[Path], tmp_path: Path, how: str
+) -> None:
+    """Workers that are started later would read other cells than those of the epochs before."""
+    path = Path(shutil.copy(files[0], tmp_path / "changing.scx"))
+    iterable = TrainingIterable(path, 2)
+    workers = DataLoader(iterable, batch_size=None, num_workers=2)
+    module = ScxDataModule(path, 2, train_size=0.5)
+    plans = PlanIterable(IndexPlanDataset, path, plans=[[(0, 1)], [(2, 3)]])
+    pairs = DataLoader(plans, batch_size=None, num_workers=1)
+    before = [[batch["cell_indices"].tolist() for batch in each] for each in (iterable, workers)]
+    assert len(list(pairs)) == 2
+    if how == "deleted":
+        scx_core.mark_deleted(path, [7])
+    else:
+        with scx_core.open(path) as cells:
+            adata = cells.to_anndata()
+        adata.X = adata.X * 2
+        scx_core.from_anndata(adata, path, shard_size=4, overwrite=True)
+    with pytest.raises(
+        RuntimeError, match=r"replaced by a file of other content.*TrainingIterable"
+    ):
+        list(workers)
+    with pytest.raises(RuntimeError, match=r"changing.scx was replaced .*data module"):
+        module.val_dataloader()
+    if how == "deleted":  # rows keep their numbers
+        assert len(list(DataLoader(plans, batch_size=None, num_workers=2))) == 2
+    else:
+        with pytest.raises(RuntimeError, match=r"were replaced .* since the first epoch"):
+            list(pairs)
+    # What is open goes on with what it opened.
+    assert len(list(iterable)) == len(before[0])

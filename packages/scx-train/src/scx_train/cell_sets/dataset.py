@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -181,6 +182,7 @@ class SparseCellSetDataset(TerminalDataset):
             stacklevel=3,
         )
         manifest = readers.manifest
+        self._content = hashlib.blake2b(b"".join(manifest.contents)).digest()
         tables, self._n_cols = checked_tables(remap_tables, n_global_genes, manifest)
         changes = row_changes(
             tables,

@@ -19,6 +19,7 @@ from scx_core._errors import CorruptFileError
 from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_train._given import absolute
+from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts
 from scx_train.inputs.source import open_source
 
@@ -99,7 +100,7 @@ class Selection:
             cells=None if opened.modality is None else opened.modality.rows,
             deleted=opened.experiment.deleted_rows,
             genes=_digest(opened.var_names()),
-            content=_content(opened.experiment.file),
+            content=rows_digest(opened.experiment.file),
         )
 
     def genes_by_name(self, path: str) -> bytes:
@@ -110,27 +111,6 @@ class Selection:
 def _digest(names: npt.NDArray[np.object_]) -> bytes:
     text = "\0".join(map(str, names))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-_CONTENT = (
-    SectionType.CSR_SHARD,
-    SectionType.LAYER_CSR_SHARD,
-    SectionType.RAW_CSR_SHARD,
-    SectionType.MODALITY_ROWS,
-)
-
-
-def _content(file: FileReader) -> bytes:
-    """A digest of what rows are made of, by the hashes in the catalog.
-
-    Marking rows as deleted does not change it.
-    """
-    parts = [
-        part.name.encode("utf-8", "surrogatepass") + b"\0" + part.blake3
-        for part in file.sections
-        if part.section_type in _CONTENT
-    ]
-    return hashlib.blake2b(b"".join(sorted(parts)), digest_size=16).digest()
 
 
 def _open_plain(path: str) -> Reader | None:
@@ -166,7 +146,7 @@ def _open_plain(path: str) -> Reader | None:
         cells=None,
         deleted=file.deleted_rows(),
         genes=var.blake3,
-        content=_content(file),
+        content=rows_digest(file),
     )
 
 

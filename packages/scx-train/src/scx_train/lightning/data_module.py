@@ -16,6 +16,7 @@ from scx_train._given import kept, one_path, path_list
 from scx_train._warn import told_before
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
+from scx_train.streams.cell_stream import replaced
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch import TrainingIterable
 
@@ -173,6 +174,7 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
             self._n_vars = dataset.n_vars
             self._where = dataset._path
+            self._content = dataset._content
             self._measured = dataset.measured
             self._cells: Rows = dataset._rows.all_rows()
             self.var_names = dataset.var_names
@@ -301,21 +303,35 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         options = dict(self._options)
         if self._batch_size > 1 and not {"min_batch", "tail"} & options.keys():
             options.update(min_batch=2, tail="merge")
-        with told_before():
-            return TrainingIterable(self._path, self._batch_size, rows=rows, **options)
+        return self._iterable(self._batch_size, rows=rows, **options)
 
     def _in_file_order(
         self, rows: Rows, batch_size: int | None = None, **place: int
     ) -> TrainingIterable:
         options = {key: self._options[key] for key in self._options.keys() - set(TRAINING_ONLY)}
-        with told_before():
-            return TrainingIterable(
-                self._path,
-                self._batch_size if batch_size is None else batch_size,
-                rows=rows,
-                shuffle=False,
-                **{**options, **place},
-            )
+        return self._iterable(
+            self._batch_size if batch_size is None else batch_size,
+            rows=rows,
+            shuffle=False,
+            **{**options, **place},
+        )
+
+    def _iterable(self, batch_size: int, **options: Any) -> TrainingIterable:
+        """One over the very cells of which the columns were read."""
+        try:
+            with told_before():
+                iterable = TrainingIterable(self._path, batch_size, **options)
+        except ValueError as error:  # of the file that is there now?
+            if not self._is_unchanged():
+                raise RuntimeError(replaced(self._where, "data module")) from error
+            raise
+        if iterable._content != self._content:
+            raise RuntimeError(replaced(self._where, "data module"))
+        return iterable
+
+    def _is_unchanged(self) -> bool:
+        with told_before(), TrainingDataset(self._path, **self._file_options()) as dataset:
+            return dataset._content == self._content
 
     def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
         loaders = [self._loader(iterable) for iterable in iterables]

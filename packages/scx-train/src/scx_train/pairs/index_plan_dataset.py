@@ -13,6 +13,7 @@ from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX
 from scx_train import _arguments as arguments
 from scx_train._process import usable_cpus
 from scx_train._warn import warn
+from scx_train.inputs.content import whole_digest
 from scx_train.inputs.obs import size_of
 from scx_train.inputs.source import Source, open_source
 from scx_train.pairs.index_plan_batches import IndexPlanBatchIter
@@ -184,6 +185,7 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
         self._n_obs = opened.n_obs
         self._n_deleted = len(opened.experiment.deleted_rows)
         self._path = opened.path
+        self._content = whole_digest(opened.experiment.file)
         self._shard_starts = opened.shard_starts[:-1]
         is_cell = _cells_of_modality(opened)
         self._demand, self._limit_mb = fit_plans(

@@ -41,6 +41,14 @@ from scx_train.streams.sampling import (
 BatchT = TypeVar("BatchT")
 
 
+def replaced(path: str, what: str) -> str:
+    """The message where a file is not what it was when something was built."""
+    return (
+        f"{path} was replaced by a file of other content since this {what} was built, or rows of "
+        "it were marked as deleted: build a new one"
+    )
+
+
 CellsT = TypeVar("CellsT", bound=Cells)
 
 
@@ -356,12 +364,17 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
             "num_shards": cutting.num_shards,
         }
 
+    @property
+    def _content(self) -> str:
+        """Equal for files of equal content, of which the same rows are deleted."""
+        return digest(repr(self._fingerprint).encode())
+
     @functools.cached_property
     def _digests(self) -> dict[str, str | None]:
         """Tell files, choices of rows and weights apart."""
         weights = self._weights if self._options.weights is not None else None
         return {
-            "path": digest(repr(self._fingerprint).encode()),
+            "path": self._content,
             "rows": digest(self._rows.all_rows().tobytes()),
             "weights": None if weights is None else digest(weights.tobytes()),
         }
@@ -369,8 +382,5 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
     def _reopened(self) -> CellsT:
         cells = self._open_cells()
         if cells.fingerprint != self._fingerprint:
-            raise RuntimeError(
-                f"{self._path} was replaced by a file of other content since this data set was "
-                "built: build a new one"
-            )
+            raise RuntimeError(replaced(self._path, "data set"))
         return cells

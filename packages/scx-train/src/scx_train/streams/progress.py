@@ -72,8 +72,9 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
                 f"state was saved by another data set: {DIGESTS[key]}, so its batches would not be "
                 "those that followed"
             )
+        workers = " (the workers of its DataLoader)" if key == "num_shards" else ""
         raise ValueError(
-            f"state was saved with {key}={before.get(key)!r}, but this data set has "
+            f"state was saved with {key}={before.get(key)!r}{workers}, but this data set has "
             f"{key}={settings[key]!r}: its batches would not be those that followed"
         )
     progress = Progress(int(state["epoch"]), int(state["batch"]))

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import torch
 import torch.utils.data
 
+from scx_core._errors import CorruptFileError
 from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path, path_list
 from scx_train._process import usable_cpus
 from scx_train._warn import told_before
+from scx_train.streams.cell_stream import replaced
 from scx_train.streams.multimodal_dataset import MultimodalTrainingDataset
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch.batch import to_tensors
@@ -84,6 +86,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             self._n_vars: Any = dataset.n_vars
             self._n_output_genes: Any = dataset.n_output_genes
             self._effective_batch_size = dataset.effective_batch_size
+            self._content, self._shown_path = dataset._content, dataset._path
             self._lengths[rank, world_size] = len(dataset)
             if options.get("pflog"):  # the workers need not estimate it again
                 self._options["pflog_alpha"] = dataset.pflog_alpha
@@ -234,6 +237,18 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         return self._DATASET(self._path, **options)
 
     def _rebuild(self, rank: int, world_size: int, **shards: int) -> Dataset:
-        """Built from arguments that the user has been warned about already."""
-        with told_before():
-            return self._build(rank, world_size, **shards)
+        """Built from arguments that the user has been warned about already.
+
+        Workers that read another file than the others would give some cells twice, others never.
+        """
+        try:
+            with told_before():
+                dataset = self._build(rank, world_size, **shards)
+        except CorruptFileError:
+            raise
+        except (ValueError, KeyError) as error:  # they were fine for the file that was there
+            raise RuntimeError(replaced(self._shown_path, type(self).__name__)) from error
+        if dataset._content != self._content:
+            dataset.close()
+            raise RuntimeError(replaced(self._shown_path, type(self).__name__))
+        return dataset

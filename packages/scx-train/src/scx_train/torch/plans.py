@@ -23,6 +23,8 @@ from scx_train.pairs.index_plan_dataset import IndexPlanDataset
 from scx_train.torch.batch import to_tensors
 from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
 
+OWN_CLASSES = (IndexPlanDataset, SparseCellSetDataset)
+
 
 class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
     """The batches of a plan-driven data set as tensors, for `DataLoader(..., batch_size=None)`.
@@ -100,7 +102,7 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         _check_made(dataset, args, options)
         self._dataset_class = dataset
         paths = [os.fspath(a) if isinstance(a, os.PathLike) else a for a in args]
-        if dataset in (IndexPlanDataset, SparseCellSetDataset):  # what others take is not known
+        if dataset in OWN_CLASSES:  # what others take is not known
             paths[:1] = [_absolute(a) for a in paths[:1]]
             options = {
                 name: _absolute(value) if name in ("path", "paths") else value
@@ -113,8 +115,10 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._options = kept(options)
         self._local: tuple[tuple[int, int | None, int], Any] | None = None
         self._epochs = SharedEpochs()
-        # Whether some process has been warned: the workers of all epochs have it in common.
+        # The workers of all epochs have in common whether one has warned, and a number for the
+        # content of the files that the first one found.
         self._told = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self._content = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[Any]:
         rank, world_size = arguments.rank_and_world_size(*self._ranks)
@@ -161,8 +165,9 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if not self._told.is_shared():  # a copy, which may get workers of its own
-            self._told.share_memory_()
+        for word in (self._told, self._content):
+            if not word.is_shared():  # a copy, which may get workers of its own
+                word.share_memory_()
 
     def _plans_of(self, epoch: int) -> Iterable[Any]:
         plans = self._plans
@@ -184,6 +189,8 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             made = self._made(options, warns=not worker)
             if not _has_plans(made):
                 raise TypeError(f"dataset gave {type(made).__name__}, {_WHAT_IS_NEEDED}")
+            if self._dataset_class in OWN_CLASSES:  # others may give each worker files of its own
+                self._check_content(made)
             self._local = (place, made)
         return self._local[1]
 
@@ -197,6 +204,18 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         made = self._dataset_class(*self._args, **options)
         self._told[0] = 1
         return made
+
+    def _check_content(self, made: Any) -> None:
+        """Plans speak of the rows of files as they were."""
+        number = 1 + int.from_bytes(made._content[:7], "little")
+        if self._content[0] == 0:
+            self._content[0] = number
+        elif self._content[0] != number:
+            made.close()
+            raise RuntimeError(
+                f"the files of {self._dataset_class.__name__} were replaced by others of other "
+                "content since the first epoch: build a new PlanIterable"
+            )
 
     @property
     def _takes_threads(self) -> bool:
