@@ -131,6 +131,7 @@ def oracle() -> SimpleNamespace:
         sample=sample,
         clipped=clipped,
         rows_of=rows_of,
+        ordered=ordered,
         row_stream=row_stream,
         uniforms=uniforms,
     )

@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
         if not left:
             return options
         message = f"unrecognized arguments: {' '.join(left)}"
-        if any(not word.startswith("-") for word in left):
+        if not left[0].startswith("-"):
             message += (
                 " (files stand together, before or behind all options, and lists have commas, as "
                 "in --obs-columns age,sex)"

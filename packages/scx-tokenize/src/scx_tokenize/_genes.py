@@ -80,7 +80,7 @@ def file_genes(
         ids = renamed
     columns = ", ".join(map(repr, var.columns)) or "none"
     used = "the index of var" if gene_key is None else f"the var column {gene_key!r}"
-    advice = f"gene_key names another column than {used}; the columns there are: {columns}"
+    advice = f"gene_key=NAME takes another column than {used}; the columns there are: {columns}"
     return FileGenes(path, ids, advice)
 
 

@@ -109,12 +109,14 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "a.parquet").write_text("{")
     (tmp_path / "a.csv").write_text("A,1")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     as_json([1, 2], tmp_path / "list.json")
     as_json({}, tmp_path / "empty.json")
     for name, message in {
         "a.json": r"a\.json is no JSON",
         "a.parquet": r"a\.parquet cannot be read as Parquet",
         "a.csv": r"a\.csv is of no known kind: expected are \.json, \.parquet",
+        "deep.json": r"deep\.json is no table: it is nested too deep",
         "list.json": r"list\.json holds list, not an entry for each gene",
         "empty.json": r"empty\.json is empty",
     }.items():
@@ -158,7 +160,7 @@ def test_tables_in_each_others_place_are_refused(tmp_path: Path) -> None:
     path = written(cells(10), tmp_path / "a.scx")
     given = {"token_dictionary": tokens_of(), "gene_medians": medians_of()}
     for options, message in (
-        ({"gene_medians": tokens_of()}, "gene_medians has the special token '<pad>'"),
+        ({"gene_medians": tokens_of()}, "gene_medians: it has the special token '<pad>'"),
         (
             {"gene_synonyms": medians_of()},
             "gene_synonyms: '.*' has .*ids to take in place are text",

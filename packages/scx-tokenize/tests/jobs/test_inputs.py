@@ -162,6 +162,12 @@ def test_inputs_that_match_nothing_say_what_is_there(tmp_path: Path) -> None:
     refused(tmp_path, FileNotFoundError, r"no file .*two\.scx; .*holds", tmp_path / "data/two.scx")
     refused(tmp_path, ValueError, r"inputs name .*one\.scx twice", [path, str(path)])
     refused(tmp_path, ValueError, "inputs is empty", [])
+    # as of a variable of a shell that is not set: not the current folder
+    refused(tmp_path, ValueError, "one of them is an empty text", ["", path])
+    with pytest.raises(ValueError, match="out is an empty text"):
+        scx_tokenize.run("sample", path, "")
+    with pytest.raises(ValueError, match="out is an empty text"):
+        scx_tokenize.medians(path, "")
     refused(
         tmp_path,
         ValueError,
@@ -170,6 +176,12 @@ def test_inputs_that_match_nothing_say_what_is_there(tmp_path: Path) -> None:
     )
     (tmp_path / "empty").mkdir()
     refused(tmp_path, ValueError, "folder .*empty has no .* it is empty", tmp_path / "empty")
+
+
+def test_genes_that_nothing_knows_are_told_whatever_the_share(tmp_path: Path) -> None:
+    path = written(cells(5, genes=["a", "b"]), tmp_path / "a.scx")
+    message = r"a\.scx: the vocabulary has none of its genes"
+    refused(tmp_path, ValueError, message, path, min_known_genes=0)
 
 
 def test_a_filter_that_no_cell_meets_is_refused(tmp_path: Path) -> None:

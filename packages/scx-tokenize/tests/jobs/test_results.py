@@ -79,6 +79,20 @@ def test_the_manifest_repeats_the_run(tmp_path: Path, paths: list[Path]) -> None
     assert manifest["inputs"][1]["path"] == str(paths[1])
 
 
+def test_the_manifest_repeats_the_run_from_another_folder(
+    tmp_path: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_json(tokens_of(), tmp_path / "tokens.json")
+    as_json(medians_of(), tmp_path / "medians.json")
+    monkeypatch.chdir(tmp_path)
+    given = {"token_dictionary": "tokens.json", "gene_medians": "medians.json"}
+    one = run("*.scx", Path("one"), **given)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    two = scx_tokenize.run(out="two", **one["arguments"])
+    assert two == one
+
+
 def test_norm_identity_is_the_kernels(tmp_path: Path, paths: list[Path]) -> None:
     one = run(paths, tmp_path / "one")["vocabulary"]
     two = run(paths, tmp_path / "two", gene_medians={**medians_of(), IDS[5]: 3.0})["vocabulary"]

@@ -28,17 +28,19 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
     ValueError
         Its name is not that of a Parquet file.
     """
+    if not os.fspath(out):
+        raise ValueError("out is an empty text, which names no file")
     path = Path(out)
     if path.is_dir():
         raise FileExistsError(f"{path} is a folder, not a file to write to")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
     if path.suffix.lower() != SUFFIX:
         raise ValueError(
             f"{path} would be a Parquet file, which is read as such by its name: end it in {SUFFIX}"
         )
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
     return path
 
 

@@ -290,8 +290,11 @@ def _modality_of(experiment: Experiment, name: str | None) -> Modality | None:
             raise KeyError(f"{experiment.path} has a single modality without a name, not {name!r}")
         return None
     if name is None:
-        names = ", ".join(map(repr, experiment.modality_names))
-        raise ValueError(f"{experiment.path} has the modalities {names}: choose one with modality")
+        names = [repr(one) for one in experiment.modality_names]
+        raise ValueError(
+            f"{experiment.path} has the modalities {', '.join(names)}: choose one, as in "
+            f"modality={names[0]}"
+        )
     return experiment.modality(name)
 
 

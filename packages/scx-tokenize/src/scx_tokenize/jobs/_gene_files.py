@@ -64,7 +64,7 @@ def read_table(
     if suffix != ".json":
         raise ValueError(
             f"{argument}: {path} is of no known kind: expected are .json, .parquet and, with "
-            "allow_pickle, .pkl"
+            "allow_pickle=True, .pkl"
         )
     return _checked(_from_json(path, argument), f"{argument}: {path}")
 
@@ -133,6 +133,8 @@ def _from_json(path: Path, argument: str) -> Any:
         return json.loads(path.read_text(TEXT), object_pairs_hook=_each_once)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{argument}: {path} is no JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{argument}: {path} is no table: it is nested too deep") from None
     except _NamedTwice as error:
         raise ValueError(f"{argument}: {path} has {error.args[0]!r} more than once") from None
 

@@ -130,6 +130,8 @@ def input_files(
     for one, columns, match in zip(inspected, joined.columns, joined.matches, strict=True):
         places = _selected(columns, len(vocabulary), one.selected, wanted)
         if places is not None and not np.any(places >= 0):
+            if wanted is None and one.selected is None:
+                raise ValueError(f"{one.path}: the vocabulary has none of its genes")
             raise ValueError(f"{one.path}: no gene is left of those that were selected")
         facts = os.stat(one.path)  # before it is read: who writes to it then is noticed
         files.append(

@@ -31,7 +31,10 @@ def input_paths(inputs: StrPath | Sequence[StrPath]) -> list[str]:
         A folder or pattern has no such file, a file is named twice, or there are no inputs.
     """
     given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
-    paths = [path for one in given for path in _files_of(os.fspath(one))]
+    texts = [os.fspath(one) for one in given]
+    if "" in texts:
+        raise ValueError("inputs: one of them is an empty text, which names no file")
+    paths = [path for text in texts for path in _files_of(text)]
     if not paths:
         raise ValueError("inputs is empty: name at least one .scx or .h5ad file")
     seen: dict[str, str] = {}

@@ -54,6 +54,7 @@ def plan_job(
     allow_pickle: bool,
 ) -> Job:
     """Check everything that can be checked before anything is written; arguments are `run`'s."""
+    folder = _out_folder(out)
     tables = {"token_dictionary": token_dictionary, "gene_medians": gene_medians}
     method = method_of(kernel, preset, options, tables)
     rows = numbers.whole_number(
@@ -89,7 +90,6 @@ def plan_job(
         odd = [one.path for one in inspected if one.has_fractions]
         warn_of_fractions(odd, source, f"{method.takes_counts} takes")
     types = common_types({one.path: one.obs_types for one in inspected if one.n_cells})
-    folder = Path(os.path.abspath(out))
     turned = [
         file if one.is_in_rows else replace(file, turned=str(_turned_path(folder, file.identity)))
         for file, one in zip(files, inspected, strict=True)
@@ -119,6 +119,12 @@ def turn_matrices(job: Job) -> None:
 
 def _turned_path(folder: Path, identity: str) -> Path:
     return folder / TURNED_FOLDER / f"{identity}.scx"
+
+
+def _out_folder(out: StrPath) -> Path:
+    if not os.fspath(out):
+        raise ValueError("out is an empty text, which names no folder")
+    return Path(os.path.abspath(out))
 
 
 def _table(
@@ -163,13 +169,13 @@ def _obs_columns(columns: Sequence[str]) -> tuple[str, ...]:
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"obs_columns holds {name!r}; names of columns are text")
+            raise TypeError(f"obs_columns: it holds {name!r}; names of columns are text")
         if name in OWN_COLUMNS:
             raise ValueError(
                 f"obs column {name!r} cannot be kept: the tokens have a column of that name"
             )
     if len(set(names)) < len(names):
-        raise ValueError(f"obs_columns names a column twice: {', '.join(names)}")
+        raise ValueError(f"obs_columns: a column is named twice: {', '.join(names)}")
     return names
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .._sample import SampleWeight
 
 SHARD_ROWS = 8192
+# files where they are texts
+_PATHS = ("token_dictionary", "gene_medians", "gene_synonyms", "genes")
 # neither decides about the tokens, or they are known only to this machine
 _NOT_RECORDED = ("out", "threads", "dask", "overwrite", "progress")
 
@@ -173,6 +175,8 @@ def run(
         or other versions of packages.
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_RECORDED}
+    listed = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    arguments["inputs"] = [_full(one) for one in listed]
     job = plan_job(
         kernel,
         inputs,
@@ -229,9 +233,19 @@ def _runner(threads: int, cluster: DaskCluster | None) -> Iterator[Runner]:
 
 
 def _recorded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as JSON values; a mapping as the file beside the manifest that it is kept in."""
+    """Arguments as JSON values; a mapping as the file beside the manifest that it is kept in.
+
+    Paths are full ones, so that the run can be repeated from anywhere.
+    """
     kept = {"token_dictionary": TOKEN_DICTIONARY, "gene_medians": GENE_MEDIANS}
-    return {name: _json_value(value, kept.get(name)) for name, value in arguments.items()}
+    full = {name: _full(value) for name, value in arguments.items() if name in _PATHS}
+    return {
+        name: _json_value(value, kept.get(name)) for name, value in {**arguments, **full}.items()
+    }
+
+
+def _full(value: Any) -> Any:
+    return os.path.abspath(value) if isinstance(value, str | os.PathLike) else value
 
 
 def _json_value(value: Any, kept_as: str | None) -> Any:

@@ -102,7 +102,7 @@ def make_vocabulary(
         if not append_special:
             there = ", ".join(map(repr, specials)) or "none"
             raise ValueError(
-                f"token_dictionary has no special token {name!r}, which is needed here; those it "
+                f"token_dictionary: it has no special token {name!r}, which is needed; those it "
                 f"has: {there}"
             )
         specials[name], free = free, free + 1
@@ -117,7 +117,7 @@ def make_vocabulary(
                 f"gene_medians (such as {next(iter(statistics))!r})"
             )
     if not genes:
-        raise ValueError("token_dictionary has no gene")
+        raise ValueError("token_dictionary: it has no gene")
     genes.sort(key=numbers.__getitem__)
     _refuse_shared_numbers(genes, numbers, specials)
     _plain(dict.fromkeys(genes), "token_dictionary")
@@ -139,8 +139,8 @@ def _refuse_special(statistics: Table) -> None:
     for name in statistics:
         if is_special(name):
             raise ValueError(
-                f"gene_medians has the special token {name!r}, as a token dictionary has: give the "
-                "table with the median of each gene"
+                f"gene_medians: it has the special token {name!r}, as a token dictionary has: give "
+                "the table with the median of each gene"
             )
 
 
@@ -165,7 +165,8 @@ def _plain(table: Table, argument: str) -> dict[str, Any]:
         plain = without_version(name)
         if plain in first:
             raise ValueError(
-                f"{argument} has both {first[plain]!r} and {name!r}; versions of ids do not count"
+                f"{argument}: it has both {first[plain]!r} and {name!r}; versions of ids do not "
+                "count"
             )
         first[plain], result[plain] = name, value
     return result
@@ -191,8 +192,8 @@ def _refuse_shared_numbers(
         other = owners.setdefault(numbers[name], name)
         if other != name:
             raise ValueError(
-                f"token_dictionary gives {numbers[name]} to both {other!r} and {name!r}; to count "
-                "them as one gene, name one of them in gene_synonyms as the other"
+                f"token_dictionary: it gives {numbers[name]} to both {other!r} and {name!r}; to "
+                "count them as one gene, name one of them in gene_synonyms as the other"
             )
 
 
