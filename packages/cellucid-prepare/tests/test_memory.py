@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import scx_core
 
 # what it takes beyond the libraries and the blocks: the input's values alone take 160 MB
-LIMIT_MB = 90
+LIMIT_MB = 100
 WRITE = """
 import sys, threading, time
 import h5py, anndata, scipy.sparse, deflate, zarr

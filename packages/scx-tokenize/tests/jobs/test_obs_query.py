@@ -35,7 +35,7 @@ def obs() -> pd.DataFrame:
         'kind in ["a"]',
         'kind not in ("a",)',
         "`my col` == 1 and n > 1",
-        "`my col`==1 and `my col`in[1]",
+        "`my col`==1 and `my col` in[1]",
         "column_0 > 5 and `my col` == 1",
         '`e@x` == "q@z"',
         '`cell id`.str.startswith("c")',
