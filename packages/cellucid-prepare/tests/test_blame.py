@@ -195,12 +195,46 @@ def test_hdf5_is_not_begun_without_space(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_is_read_only() -> None:
+@pytest.mark.parametrize("target", ["closed/out.h5ad", "closed/new/out.zarr"])
+def test_a_folder_that_is_read_only(target: str) -> None:
     larger().write_h5ad("in.h5ad")
     Path("closed").mkdir(mode=0o555)
-    with pytest.raises(OSError, match="cannot be written") as raised:
-        prepare("in.h5ad", "closed/out.h5ad")
-    assert raised.value.filename == os.path.abspath("closed/out.h5ad")
+    with pytest.raises(
+        cellucid_prepare.PrepareError, match=r"may not write to the folder .*closed"
+    ):
+        prepare("in.h5ad", target)
+
+
+def test_a_folder_that_turns_out_to_be_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    larger().write_h5ad("in.h5ad")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(cellucid_prepare.PrepareError, match="may not write to the folder"):
+        prepare("in.h5ad", "out.h5ad")
+    assert os.listdir() == ["in.h5ad"]
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.h5ad", "s3://bucket/a.h5ad"])
+def test_addresses_are_no_paths(address: str) -> None:
+    larger().write_h5ad("in.h5ad")
+    with pytest.raises(ValueError, match=f"{address} is an address: download it"):
+        prepare(address, "out.h5ad")
+    with pytest.raises(ValueError, match=f"{address} is an address: download it"):
+        cellucid_prepare.check(address)
+    with pytest.raises(cellucid_prepare.PrepareError, match=f"'{address}' is an address; write to"):
+        cellucid_prepare.prepare(
+            address, format="h5ad", data="in.h5ad", dataset_id="a", dataset_name="A"
+        )
+    assert os.listdir() == ["in.h5ad"]
+
+
+def test_empty_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    larger().write_h5ad("in.h5ad")
+    assert main(["", "out.h5ad", *NAMED]) == 1
+    assert "the path of the file is empty" in capsys.readouterr().err
+    assert main(["check", ""]) == 1
+    assert "the path of the file is empty" in capsys.readouterr().err
+    assert main(["in.h5ad", "", "--format", "h5ad", *NAMED]) == 1
+    assert "OUT: is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import warnings
@@ -268,7 +269,7 @@ def test_orientation_and_pieces_of_large_matrices() -> None:
     assert "a gene is 600 requests" in str(check("rows.h5ad"))
     sparse = anndata.AnnData(sp.csc_matrix(dense), obsm=data.obsm)
     sparse.write_h5ad("csc.h5ad")
-    assert "is not compressed" in str(check("csc.h5ad"))
+    assert "are not compressed" in str(check("csc.h5ad"))
     with h5py.File("csc.h5ad", "r+") as file:
         for name in ("data", "indices"):
             values = file["X"][name][()]
@@ -347,6 +348,25 @@ def test_files_that_cannot_be_judged(tmp_path: Path) -> None:
     (store / "obs/.zattrs").write_text("{")
     with pytest.raises(ValueError, match="no JSON"):
         check(store)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_pipes_are_not_waited_for() -> None:
+    os.mkfifo("pipe.h5ad")
+    with pytest.raises(ValueError, match="a pipe, a device or the like"):
+        check("pipe.h5ad")
+    with pytest.raises(cellucid_prepare.PrepareError, match="a pipe, a device or the like"):
+        written("h5ad", data="pipe.h5ad", **IDENTITY)
+
+
+def test_empty_files_and_count_matrices_are_told_as_such() -> None:
+    Path("empty.h5ad").touch()
+    with pytest.raises(ValueError, match="looks like an empty file"):
+        check("empty.h5ad")
+    Path("folder").mkdir()
+    Path("folder/matrix.mtx").write_text("%%MatrixMarket\n")
+    with pytest.raises(ValueError, match=r"Market count matrix.*scx convert IN OUT\.scx"):
+        check("folder")
 
 
 def test_damaged_files_give_an_error_or_a_fault() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cellucid_prepare.checks.defaults import Contents
 from cellucid_prepare.checks.embeddings import parse_field_key
+from cellucid_prepare.inputs.open_files import MENDS, local_path
 from cellucid_prepare.ready.content import (
     check_embeddings,
     check_graph,
@@ -50,7 +51,7 @@ def check(path: str | os.PathLike[str]) -> CheckReport:
     ImportError
         A Zarr store is checked, and zarr is not installed or too old for it.
     """
-    given = Path(path).expanduser()
+    given = local_path(path)
     try:
         return _judged(given)
     except (NotJudgedError, FileNotFoundError, PermissionError, ImportError, MemoryError):
@@ -61,7 +62,7 @@ def check(path: str | os.PathLike[str]) -> CheckReport:
 
 
 def _judged(path: Path) -> CheckReport:
-    from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, source_kind
+    from scx_core.sources.detect import DESCRIPTIONS, source_kind
 
     kind = source_kind(path)
     if kind == "missing":
@@ -71,7 +72,7 @@ def _judged(path: Path) -> CheckReport:
     if kind in ("zarr", "zip"):
         return _check_zarr(path)
     remedy = "write a browser-ready file of it with cellucid-prepare" if kind == "scx" else ""
-    remedy = remedy or REMEDIES.get(kind, "")
+    remedy = remedy or MENDS.get(kind, "")
     raise NotJudgedError(
         f"{path} looks like {DESCRIPTIONS[kind]}, not like an .h5ad, .h5mu or Zarr store"
         + (f": {remedy}" if remedy else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -74,8 +75,13 @@ def _path(out_path: Any, format: str, faults: Faults) -> Path | None:
     if not isinstance(text, str):
         faults.add_type("out_path", f"is a {type(out_path).__name__}, not a path")
         return None
-    if "\0" in text:
-        faults.add("out_path", "contains a NUL character")
+    if not text or "\0" in text:
+        faults.add("out_path", "contains a NUL character" if text else "is empty")
+        return None
+    if is_address(text):
+        faults.add(
+            "out_path", f"{text!r} is an address", "write to this machine, and upload it then"
+        )
         return None
     path = Path(os.path.abspath(os.path.expanduser(text)))
     suffix = f".{format}"
@@ -113,6 +119,9 @@ def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> 
     if not above.is_dir():
         faults.add(where, f"{above} is no folder", "choose another path")
         return
+    if not os.access(above, os.W_OK | os.X_OK):
+        faults.add(where, f"you may not write to the folder {above}", "choose another path")
+        return
     aside = None if force else moved_aside(path)
     if aside is not None:
         raise FileExistsError(
@@ -136,6 +145,11 @@ def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> 
             )
     elif not path.is_file():
         faults.add(where, f"{path} is there and is no file", "remove it yourself if it may go")
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is a URL, such as https://... or s3://..., and no path."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 
 def is_zarr_store(path: Path) -> bool:

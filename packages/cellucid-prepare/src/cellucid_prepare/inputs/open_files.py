@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cellucid_prepare._faults import Faults
+from cellucid_prepare.checks.target import is_address
 
 TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
 
@@ -15,8 +17,26 @@ _FROM_10X = "convert it first (`scx convert IN OUT.scx`), and pass the .scx with
 MENDS = {
     "10x_h5": _FROM_10X,
     "mtx_folder": _FROM_10X,
+    "mtx_file": _FROM_10X,
+    "10x_molecules": "take the filtered_feature_bc_matrix.h5 that lies beside it",
+    "loom": "read it with anndata.io.read_loom, and write an .h5ad",
+    "gzip": "unpack it first",
     "hdf5_damaged": "get or write it again",
+    "empty": "get or write it again",
 }
+
+
+def local_path(given: str | os.PathLike[str]) -> Path:
+    """`given` as a path of this machine.
+
+    Raises ValueError where it is empty or an address of the web.
+    """
+    text = os.fsdecode(given)
+    if not text:
+        raise ValueError("the path of the file is empty")
+    if is_address(text):
+        raise ValueError(f"{text} is an address: download it, and give the path of the file")
+    return Path(text).expanduser()
 
 
 @contextmanager

@@ -82,8 +82,15 @@ def _merged(found: list[Fault]) -> list[str]:
         shown = ", ".join(where[:PLACES_SHOWN_MAX])
         if len(where) > PLACES_SHOWN_MAX:
             shown += f" and {len(where) - PLACES_SHOWN_MAX} more"
+        if len(where) > 1:
+            problem = _of_several(problem)
         lines.append(f"{shown}: {problem}" + (f"; {mend}" if mend else ""))
     return lines
+
+
+def _of_several(problem: str) -> str:
+    verb, space, rest = problem.partition(" ")
+    return {"is": "are", "has": "have", "takes": "take"}.get(verb, verb) + space + rest
 
 
 @dataclass

@@ -21,6 +21,8 @@ SourceKind: TypeAlias = Literal[
     "gzip",
     "folder",
     "missing",
+    "empty",
+    "special",
     "unknown",
 ]
 
@@ -40,6 +42,8 @@ DESCRIPTIONS: dict[SourceKind, str] = {
     "gzip": "a gzip-compressed file",
     "folder": "a folder without a count matrix",
     "missing": "nothing: no such file or folder",
+    "empty": "an empty file",
+    "special": "a pipe, a device or the like, and no regular file",
     "unknown": "a file of no kind that is known here",
 }
 
@@ -62,7 +66,10 @@ def source_kind(path: Path) -> SourceKind:
     """The kind of file or folder at `path`."""
     if not path.exists():
         return "missing"
-    return _folder_kind(path) if path.is_dir() else _file_kind(path)
+    if path.is_dir():
+        return _folder_kind(path)
+    # a pipe would have to be waited for
+    return _file_kind(path) if path.is_file() else "special"
 
 
 def advice(path: Path, reader: str) -> str:
@@ -94,6 +101,8 @@ def _file_kind(path: Path) -> SourceKind:
 
     with path.open("rb") as file:
         start = file.read(512)
+    if not start:
+        return "empty"
     if start.startswith(b"SCX\x01"):
         return "scx"
     if h5py.is_hdf5(path):
