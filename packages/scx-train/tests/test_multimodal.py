@@ -161,6 +161,28 @@ def test_panels_by_modality(multimodal: tuple[Any, Path]) -> None:
     assert "rna 2 of 30 genes, adt 8 genes" in repr(dataset)
 
 
+def test_dtypes_by_modality(multimodal: tuple[Any, Path]) -> None:
+    _, path = multimodal
+    exact = MultimodalTrainingDataset(path, batch_size=11)
+    half = MultimodalTrainingDataset(path, batch_size=11, dtype={"rna": "float16"})
+    both = MultimodalTrainingDataset(path, batch_size=11, dtype="bfloat16")
+    sizes = [
+        dataset.memory_budget()["breakdown"]["batch_buffer_bytes"]
+        for dataset in (exact, half, both)
+    ]
+    assert sizes[0] == 2 * sizes[2] > sizes[1] > sizes[2]
+    for first, second, third in zip(exact, half, both, strict=True):
+        assert isinstance(first, dict) and isinstance(second, dict) and isinstance(third, dict)
+        assert [second["X"][name].dtype for name in NAMES] == [np.float16, np.float32]
+        np.testing.assert_array_equal(second["X"]["rna"], first["X"]["rna"].astype(np.float16))
+        np.testing.assert_array_equal(second["X"]["adt"], first["X"]["adt"])
+        assert all(third["X"][name].dtype == np.uint16 for name in NAMES)
+    with pytest.raises(ValueError, match="dtype='float64'"):
+        MultimodalTrainingDataset(path, dtype={"adt": "float64"})  # type: ignore[dict-item]
+    with pytest.raises(KeyError, match="dtype has an entry for 'atac'"):
+        MultimodalTrainingDataset(path, dtype={"atac": "float16"})
+
+
 def test_layouts_by_modality(multimodal: tuple[Any, Path]) -> None:
     mdata, path = multimodal
     dataset = MultimodalTrainingDataset(path, batch_size=11, layout={"rna": "csr"}, **RAW)

@@ -267,6 +267,15 @@ def test_a_model_of_counts_warns_of_other_values(
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"layout": "csr"}, "layout='csr', but .* dense"), ({"dtype": "float16"}, "need float32")],
+)
+def test_batches_that_no_model_takes(path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        counts_of(path, **options).registry  # noqa: B018
+
+
 def test_what_stands_for_a_manager_of_an_anndata(path: Path) -> None:
     dm = counts_of(path)
     assert not hasattr(dm, "adata_manager")

@@ -103,11 +103,23 @@ class ScviModule:
     def registry(self) -> dict[str, Any]:
         """What `scvi.model.SCVI(registry=...)` and its kind are built from.
 
+        Raises
+        ------
+        ValueError
+            The batches are not dense or not float32, which these models take alone.
+
         Warns
         -----
         UserWarning
             The batches hold no counts: they are normalised, or the matrix has other values.
         """
+        for option, needed in (("layout", "dense"), ("dtype", "float32")):
+            given = self._options.get(option, needed)
+            if given != needed:
+                raise ValueError(
+                    f"{option}={given!r}, but models of scvi-tools need {needed} batches: leave it "
+                    "out"
+                )
         self._warn_unless_counts()
         return scvi_registry(
             model_name=self.model_name,

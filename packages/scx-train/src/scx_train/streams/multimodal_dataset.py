@@ -22,6 +22,7 @@ from scx_train.streams.transform import Transform
 
 T = TypeVar("T")
 Matrices = tuple[Any, ...]
+Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrices]):
@@ -34,7 +35,8 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     Each batch is a dict:
 
-    - `"X"`: for each modality a float32 matrix of shape (cells, `n_output_genes[name]`).
+    - `"X"`: for each modality a matrix of float32 or `dtype`, shape (cells,
+      `n_output_genes[name]`).
     - `"measured"`: for each modality a boolean array of shape (cells,). Where it is False the
       modality has no such cell, and the row of its matrix is zero (with `pflog` too).
     - `"obs"`, `"cell_indices"` and, with `obsm`, `"obsm"`: as in a `TrainingDataset`.
@@ -63,7 +65,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         Names of columns of obs and of embeddings that batches carry, default none: those of the
         file, or of one modality alone as `"modality:name"`, or by the name if no other has it.
         Cells that the modality lacks have code -1, or NaN in a column of floats.
-    normalize, log1p, target_sum, pflog, pflog_alpha, source, layout
+    normalize, log1p, target_sum, pflog, pflog_alpha, source, layout, dtype
         As in `TrainingDataset`, for all modalities, or a dict by modality: those without an entry
         have the default.
     threads
@@ -126,6 +128,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         pflog: bool | Mapping[str, bool] = False,
         pflog_alpha: float | Mapping[str, float | None] | None = None,
         layout: Literal["dense", "csr"] | Mapping[str, Literal["dense", "csr"]] = "dense",
+        dtype: Dtype | Mapping[str, Dtype] = "float32",
         max_memory_mb: int | None = None,
         weights: npt.ArrayLike | None = None,
         balance_by: str | None = None,
@@ -168,6 +171,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         of_pflog = _by_modality(pflog, "pflog", default=False)
         of_alpha = _by_modality(pflog_alpha, "pflog_alpha", default=None)
         of_layout = _by_modality(layout, "layout", default="dense")
+        of_dtype: Callable[[str], str] = _by_modality(dtype, "dtype", default="float32")
         opened = open_modalities(one_path(path), names, of_source)
         self._names = tuple(opened.sources)
         for argument, value in {
@@ -179,6 +183,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
             "pflog": pflog,
             "pflog_alpha": pflog_alpha,
             "layout": layout,
+            "dtype": dtype,
         }.items():
             _check_names(value, argument, self._names)
         transforms = {
@@ -189,6 +194,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
                 pflog=of_pflog(name),
                 pflog_alpha=of_alpha(name),
                 layout=of_layout(name),
+                dtype=of_dtype(name),
             )
             for name in self._names
         }

@@ -40,19 +40,32 @@ class _Batches(Iterator[Any]):
     """The batches of an epoch as tensors; knows how many were received."""
 
     def __init__(
-        self, batches: Iterator[Any], *, epoch: int, received: int, dtype: str = "float32"
+        self, batches: Iterator[Any], *, epoch: int, received: int, bfloat16: Sequence[Any]
     ) -> None:
         self._batches = batches
-        self._dtype = dtype
+        self._bfloat16 = bfloat16
         self.epoch = epoch
         self.received = received
 
     def __next__(self) -> Any:
         batch = to_tensors(next(self._batches))
-        if self._dtype == "bfloat16":  # which numpy held as the bits
-            batch["X"] = batch["X"].view(torch.bfloat16)
+        if self._bfloat16:
+            batch = _with_bfloat16(batch, self._bfloat16)
         self.received += 1
         return batch
+
+
+def _with_bfloat16(batch: Any, places: Sequence[Any]) -> Any:
+    """The same batch, where `X` (or those of its matrices) had the bits, which numpy can hold."""
+    if isinstance(batch, tuple):
+        return tuple(
+            part.view(torch.bfloat16) if place in places else part
+            for place, part in enumerate(batch)
+        )
+    holder = batch["X"] if isinstance(batch["X"], dict) else batch
+    for place in places:
+        holder[place] = holder[place].view(torch.bfloat16)
+    return batch
 
 
 class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -105,8 +118,9 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             )
         dataset.set_epoch(epoch)
         received = int(dataset.state_dict()["batch"])
-        dtype = self._options.get("dtype", "float32")
-        self._current = _Batches(iter(dataset), epoch=epoch, received=received, dtype=dtype)
+        self._current = _Batches(
+            iter(dataset), epoch=epoch, received=received, bfloat16=self._bfloat16(dataset)
+        )
         return self._current
 
     def __len__(self) -> int:
@@ -185,6 +199,19 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         if distributed.is_available() and distributed.is_initialized():
             options["rank"], options["world_size"] = self._rank()
         return {**self.__dict__, "_options": options, "_local": None, "_current": None}
+
+    def _bfloat16(self, dataset: Dataset) -> list[Any]:
+        """Where a batch has matrices of bfloat16: their names, or their places in a tuple."""
+        dtype = self._options.get("dtype", "float32")
+        if isinstance(dataset, TrainingDataset):
+            return ["X"] if dtype == "bfloat16" else []
+        of_names = dtype if isinstance(dtype, Mapping) else dict.fromkeys(dataset.modalities, dtype)
+        as_dict = self._options.get("return_dict", True)
+        return [
+            name if as_dict else place
+            for place, name in enumerate(dataset.modalities)
+            if of_names.get(name) == "bfloat16"
+        ]
 
     def _rank(self) -> tuple[int, int]:
         return arguments.rank_and_world_size(

@@ -78,8 +78,8 @@ class MultimodalTrainingIterable(DatasetIterable):
     """The batches of a `MultimodalTrainingDataset` as torch tensors, for a DataLoader.
 
     All that `TrainingIterable` says of workers, ranks and epochs holds here. A batch is that of the
-    data set with tensors in place of arrays: `batch["X"][name]` is float32, `batch["measured"]`
-    bool; with `return_dict=False` it is a tuple.
+    data set with tensors in place of arrays: `batch["X"][name]` is float32 (or `dtype`),
+    `batch["measured"]` bool; with `return_dict=False` it is a tuple.
 
     Parameters
     ----------
