@@ -176,4 +176,14 @@ def test_states_that_are_none(make_file: MakeFile) -> None:
             dataset.load_state_dict({**state, "version": 9})
         with pytest.raises(ValueError, match="batch 14 of epoch 0, but an epoch has 13"):
             dataset.load_state_dict({**state, "batch": 14})
+        wrong: list[tuple[type[Exception], dict[str, Any], str]] = [
+            (TypeError, {"batch": 1.5}, "batch of the state=1.5"),
+            (TypeError, {"epoch": None}, "epoch of the state=None"),
+            (ValueError, {"epoch": -1}, "epoch of the state must be >= 0"),
+            (ValueError, {"epoch": 2**70}, "epoch of the state must be <="),
+            (TypeError, {"settings": None}, "settings of type NoneType"),
+        ]
+        for error, part, message in wrong:
+            with pytest.raises(error, match=message):
+                dataset.load_state_dict({**state, **part})
         assert dataset.state_dict() == state

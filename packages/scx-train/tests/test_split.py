@@ -180,5 +180,15 @@ def test_what_is_refused(path: Path, fractions: Any, options: dict[str, Any], me
 def test_types_and_columns_that_are_not_there(path: Path) -> None:
     with pytest.raises(TypeError, match="list of numbers"):
         scx_train.split(path, 0.5)  # type: ignore[arg-type]
+    wrong: tuple[Any, ...] = ({0.5}, {0.5: 1}, "0.5")
+    for fractions in wrong:
+        with pytest.raises(TypeError, match=r"fractions=.*list of numbers"):
+            scx_train.split(path, fractions)
+    for share in ("0.5", None, True):
+        with pytest.raises(TypeError, match=f"a share in fractions={share!r} must be a number"):
+            scx_train.split(path, [0.3, share])  # type: ignore[list-item]
+    for argument in ("stratify", "group"):
+        with pytest.raises(TypeError, match=rf"{argument}=\['type'\] must be a str"):
+            scx_train.split(path, [0.5], **{argument: ["type"]})  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="nothing"):
         scx_train.split(path, [0.5], stratify="nothing")

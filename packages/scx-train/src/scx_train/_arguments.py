@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -17,6 +18,7 @@ from scx_core._pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREA
 from scx_train._warn import warn
 
 SEED_MAX = U64_MAX
+EPOCH_MAX = U64_MAX // 2
 Tail = Literal["drop", "merge", "keep"]
 TAILS: tuple[Tail, ...] = ("drop", "merge", "keep")
 
@@ -51,9 +53,9 @@ def min_batch(value: Any, *, batch_size: int) -> int:
     return whole_number(value, "min_batch", lowest=1, highest=batch_size)
 
 
-def epoch(value: Any) -> int:
-    """The number of an epoch."""
-    return whole_number(value, "epoch", lowest=0, highest=SEED_MAX)
+def epoch(value: Any, argument: str = "epoch") -> int:
+    """The number of an epoch; others can follow."""
+    return whole_number(value, argument, lowest=0, highest=EPOCH_MAX)
 
 
 def tail(value: Any) -> Tail:
@@ -112,6 +114,18 @@ def dtype(value: Any, *, layout: str) -> str:
     if value != "float32" and layout == "csr":
         raise ValueError(f"dtype={value!r} is for dense batches: layout='csr' has float32 alone")
     return str(value)
+
+
+def number(value: Any, argument: str) -> float:
+    """A number, maybe NaN or infinite; TypeError for a boolean, text and all else."""
+    try:
+        if isinstance(value, bool | np.bool_ | str | bytes):
+            raise TypeError
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}={value!r} must be a number") from None
 
 
 def text(value: Any, argument: str) -> str:
@@ -202,7 +216,7 @@ def _panel_warning(n_given: int, n_kept: int, argument: str) -> str:
 
 
 def row_selection(
-    value: Any, *, n_obs: int, deleted: npt.NDArray[np.int64]
+    value: Any, *, n_obs: int, deleted: npt.NDArray[np.int64], argument: str = "rows"
 ) -> npt.NDArray[np.int64] | None:
     """Rows to stream, int64, ascending and distinct; None for all.
 
@@ -216,32 +230,33 @@ def row_selection(
     """
     if value is None:
         return None
-    given = _numbers(value, "rows")
+    given = _numbers(value, argument)
     if given.dtype == np.bool_:
         if len(given) != n_obs:
-            raise ValueError(f"rows is a mask of {len(given)} entries for {n_obs} cells")
+            raise ValueError(f"{argument} is a mask of {len(given)} entries for {n_obs} cells")
         given = np.setdiff1d(np.flatnonzero(given), deleted)
     if given.size == 0:
-        raise ValueError("rows chooses no cell: pass None for all")
+        raise ValueError(f"{argument} chooses no cell: pass None for all")
     if given.dtype.kind not in "iu":
         raise ValueError(
-            f"rows has dtype {given.dtype}, but whole numbers are needed: rows of the file, or a "
-            "boolean mask over them"
+            f"{argument} has dtype {given.dtype}, but whole numbers are needed: rows of the file, "
+            "or a boolean mask over them"
         )
     lowest, highest = int(given.min()), int(given.max())
     if lowest < 0 or highest >= n_obs:
         wrong = lowest if lowest < 0 else highest
-        raise ValueError(f"rows holds {wrong}, but {_numbered('cells', n_obs)}")
+        raise ValueError(f"{argument} holds {wrong}, but {_numbered('cells', n_obs)}")
     chosen = np.sort(given).astype(np.int64)
     repeated = np.flatnonzero(chosen[1:] == chosen[:-1])
     if repeated.size:
         raise ValueError(
-            f"rows holds {chosen[repeated[0]]} more than once, but an epoch has each cell once"
+            f"{argument} holds {chosen[repeated[0]]} more than once, but an epoch has each cell "
+            "once"
         )
     gone = np.intersect1d(chosen, deleted)
     if gone.size:
         raise ValueError(
-            f"rows holds {gone[0]}, which is marked as deleted in the file: leave it out "
+            f"{argument} holds {gone[0]}, which is marked as deleted in the file: leave it out "
             "(`Experiment.live_rows` has the rows that are left), or pass a mask"
         )
     return chosen

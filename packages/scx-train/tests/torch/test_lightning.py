@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -195,7 +196,8 @@ def test_cells_without_a_label(path: Path) -> None:
         ({"train_size": 0.5, "validation_rows": [1]}, "train_size and validation_rows exclude"),
         ({"train_size": 1.5}, "train_size=1.5 must be above 0 and at most 1"),
         ({"validation_rows": np.ones(N_OBS, bool)}, "no cell is left to train on"),
-        ({"validation_rows": [N_OBS]}, "rows holds 101"),
+        ({"validation_rows": [N_OBS]}, "validation_rows holds 101"),
+        ({"validation_rows": []}, "validation_rows chooses no cell"),
         ({"batch_key": "gappy"}, "batch_key: obs column 'gappy' has no value for 1 cells"),
         ({"batch_key": "age"}, "batch_key: obs column 'age' holds floats"),
         ({"continuous_covariate_keys": ["donor"]}, "'donor' holds categories"),
@@ -211,6 +213,12 @@ def test_arguments_are_checked(path: Path, options: dict[str, Any], message: str
 def test_names_are_checked(path: Path) -> None:
     with pytest.raises(KeyError, match="colour"):
         ScxDataModule(path, batch_key="colour")
+    wrong: dict[str, Any] = {
+        "batch_key": ["donor"], "labels_key": 3, "train_size": "0.5", "model_name": None,
+    }  # fmt: skip
+    for argument, value in wrong.items():
+        with pytest.raises(TypeError, match=re.escape(f"{argument}={value!r} must be a ")):
+            ScxDataModule(path, **{argument: value})
     with pytest.raises(TypeError, match="categorical_covariate_keys='lane' must be a list"):
         ScxDataModule(path, categorical_covariate_keys="lane")
 
@@ -346,8 +354,9 @@ def test_without_lightning_the_message_says_what_to_install(
 def test_pytorch_lightning_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytorch_lightning = pytest.importorskip("pytorch_lightning")
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)  # as if it were not installed
-    monkeypatch.setattr("scx_train.lightning", sys.modules["scx_train.lightning"])  # put back later
-    monkeypatch.delitem(sys.modules, "scx_train.lightning")
+    for name in ("scx_train.lightning", "scx_train.lightning.data_module"):
+        monkeypatch.setattr(name, sys.modules[name])  # what the import sets is put back later
+        monkeypatch.delitem(sys.modules, name)
     module = importlib.import_module("scx_train.lightning")
     dm = module.ScxDataModule(path, 8)
     assert isinstance(dm, pytorch_lightning.LightningDataModule)

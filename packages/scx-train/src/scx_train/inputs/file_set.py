@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
-from scx_train._arguments import text
+from scx_train._arguments import number, text
 from scx_train._given import ordered, path_list
 from scx_train.inputs.obs import EXACT_IN_FLOAT64, ObsValues, farthest_from_0
 from scx_train.inputs.source import Source, open_source
@@ -278,10 +278,7 @@ def file_options(
 
 
 def _share(value: Any, argument: str) -> float:
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{argument}={value!r} must be a number") from None
+    share = number(value, argument)
     if not 0 <= share <= 1:
         raise ValueError(f"{argument}={value!r} must be from 0 to 1")
     return share

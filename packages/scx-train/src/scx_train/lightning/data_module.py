@@ -14,6 +14,7 @@ from scx_core._genes import MIN_KNOWN_GENES
 from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path, path_list
 from scx_train._warn import told_before
+from scx_train.inputs.cells import in_both
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.cell_stream import replaced
@@ -158,9 +159,12 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
         self._pin_memory = arguments.flag(pin_memory, "pin_memory")
-        self.model_name = model_name
+        self.model_name = arguments.text(model_name, "model_name")
         self.unlabeled_category = unlabeled_category
-        self._keys = {"batch": batch_key, "labels": labels_key}
+        self._keys = {
+            name: None if key is None else arguments.text(key, f"{name}_key")
+            for name, key in (("batch", batch_key), ("labels", labels_key))
+        }
         self._options = kept(
             {
                 "hvg_indices": hvg_indices,
@@ -258,8 +262,15 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         if train_size is not None:
             self.train_idx, self.val_idx = _drawn(self._cells, train_size, self._options["seed"])
         if validation_rows is not None:
-            with TrainingDataset(self._path, rows=validation_rows, **self._file_options()) as part:
-                chosen: Rows = part._rows.all_rows()
+            source = self._opened()
+            given = arguments.row_selection(
+                validation_rows,
+                n_obs=source.n_obs,
+                deleted=source.deleted_rows,
+                argument="validation_rows",
+            )
+            chosen = in_both(given, source.rows)
+            assert chosen is not None
             self.val_idx = chosen
             self.train_idx = np.setdiff1d(self._cells, chosen)
             self._cells = np.union1d(self._cells, chosen)
@@ -369,6 +380,7 @@ def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:
 
 
 def _drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
+    train_size = arguments.number(train_size, "train_size")
     if not 0 < train_size <= 1:
         raise ValueError(f"train_size={train_size} must be above 0 and at most 1")
     n_train = math.ceil(train_size * len(cells))

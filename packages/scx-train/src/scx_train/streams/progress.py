@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scx_train import _arguments as arguments
+
 VERSION = 2
 
 # Settings that are digests: what to say of them where they differ.
@@ -64,6 +66,8 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
             f"state has version {state['version']!r}, but this scx-train reads version {VERSION}"
         )
     before = state["settings"]
+    if not isinstance(before, Mapping):
+        raise TypeError(f"state has settings of type {type(before).__name__}, but a dict is needed")
     for key in settings:
         if key in before and before[key] == settings[key]:
             continue
@@ -77,10 +81,10 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
             f"state was saved with {key}={before.get(key)!r}{workers}, but this data set has "
             f"{key}={settings[key]!r}: its batches would not be those that followed"
         )
-    progress = Progress(int(state["epoch"]), int(state["batch"]))
-    if progress.epoch < 0 or not 0 <= progress.batch <= batches_max:
+    epoch = arguments.epoch(state["epoch"], "epoch of the state")
+    batch = arguments.whole_number(state["batch"], "batch of the state", lowest=0)
+    if batch > batches_max:
         raise ValueError(
-            f"state is at batch {progress.batch} of epoch {progress.epoch}, but an epoch has "
-            f"{batches_max} batches"
+            f"state is at batch {batch} of epoch {epoch}, but an epoch has {batches_max} batches"
         )
-    return progress
+    return Progress(epoch, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,9 @@ def split(
     seed = arguments.seed(seed)
     if stratify is not None and group is not None:
         raise ValueError("pass stratify or group, not both")
+    for argument, given in (("stratify", stratify), ("group", group)):
+        if given is not None:
+            arguments.text(given, argument)
     single = isinstance(path, str | os.PathLike)
     files = [Experiment(each) for each in ((one_path(path),) if single else path_list(path))]
     live = _live_rows(files)
@@ -111,9 +114,9 @@ def _column(files: list[Experiment], name: str) -> ObsValues:
 
 
 def _shares(fractions: Any) -> list[float]:
-    if isinstance(fractions, str | bytes) or not isinstance(fractions, Iterable):
+    if isinstance(fractions, str | bytes | Mapping | Set) or not isinstance(fractions, Iterable):
         raise TypeError(f"fractions={fractions!r} must be a list of numbers, such as [0.8, 0.2]")
-    shares = [float(share) for share in fractions]
+    shares = [arguments.number(share, "a share in fractions") for share in fractions]
     if not shares:
         raise ValueError("fractions is empty")
     for share in shares:
