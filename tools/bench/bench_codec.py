@@ -42,13 +42,13 @@ CACHED_ROWS = 256
 def run(setup: Setup) -> Result:
     """Convert once, then measure."""
     import scx_core
-    from scx_core import _native
+    from scx_core.native import binding
 
     result = Result("codec")
     h5ad = setup.counts()
     scx = setup.folder / "codec.scx"
     scx_core.from_h5ad(h5ad, scx, overwrite=True)
-    result.facts.update(h5ad=h5ad.name, simd_level=_native.simd_level())
+    result.facts.update(h5ad=h5ad.name, simd_level=binding.simd_level())
     _decoding(scx, h5ad, setup, result)
     _count_sizes(scx, h5ad, setup, result)
     scx.unlink()
@@ -77,18 +77,18 @@ class _Batches:
 
     def decode_batch(self, rows: npt.NDArray[np.int64], indptr: npt.NDArray[np.int64]) -> None:
         """One batch, through the C interface: the method of the class makes new arrays."""
-        from scx_core import _native
         from scx_core._value_types import value_type
+        from scx_core.native import binding
 
-        _native.call(
+        binding.call(
             "scx_matrix_gather_csr",
             self.matrix.handle,
-            _native.input_array(rows, np.int64, "rows"),
+            binding.input_array(rows, np.int64, "rows"),
             rows.size,
-            _native.input_array(indptr, np.int64, "indptr"),
-            _native.output_array(self.indices, np.int32, "indices"),
+            binding.input_array(indptr, np.int64, "indptr"),
+            binding.output_array(self.indices, np.int32, "indices"),
             value_type(self.values.dtype),
-            _native.output_array(self.values, np.float32, "values"),
+            binding.output_array(self.values, np.float32, "values"),
             1,
         )
 
@@ -101,9 +101,9 @@ class _Batches:
 
 
 def _decoding(scx: Path, h5ad: Path, setup: Setup, result: Result) -> None:
-    from scx_core._container import FileReader
-    from scx_core._matrix import Matrix
     from scx_core._section_names import SectionType
+    from scx_core.native.container import FileReader
+    from scx_core.native.matrix import Matrix
 
     with FileReader(scx) as file:
         matrix = Matrix(file, section_type=SectionType.CSR_SHARD, name=MATRIX)

@@ -24,7 +24,7 @@ sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("ignore")
 import scipy.sparse as sp
 import test_levels
-from scx_core._native import native
+from scx_core.native.binding import native
 library = native()
 print(library.ffi.string(library.lib.scx_simd_level()).decode())
 for path in sys.argv[2:]:

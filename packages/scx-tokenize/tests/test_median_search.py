@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scx_core._csr_rows import CsrRows
+from scx_core.native.csr_rows import CsrRows
 from scx_tokenize._medians.search import VALUE_BITS, MedianSearch, PassPlan, plan_passes
 
 SMALLEST = float(np.nextafter(np.float32(0), np.float32(1)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scx_core._pipeline import CsrPipeline
+from scx_core.native.pipeline import CsrPipeline
 from scx_train import TrainingDataset
 from scx_train.inputs.source import open_source
 

@@ -116,7 +116,7 @@ def test_several_threads_share_the_batches_of_an_epoch(make_file: MakeFile) -> N
 def test_ending_an_epoch_while_another_thread_waits_for_it(
     make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scx_core import _pipeline
+    from scx_core.native import pipeline as _pipeline
 
     native = _pipeline.native()
     waiting = threading.Event()
@@ -389,7 +389,7 @@ def test_an_epoch_that_cannot_begin_leaves_no_trace(
 
     with TrainingDataset(make_file(101), 8) as dataset:
         with monkeypatch.context() as patched:
-            patched.setattr("scx_core._pipeline.DensePipeline.submit", refuse)
+            patched.setattr("scx_core.native.pipeline.DensePipeline.submit", refuse)
             with pytest.raises(RuntimeError, match="refused to start"):
                 iter(dataset)
         expected = expected_rows(101, shard_size=10, group_size=8, seed=42, epoch=0)

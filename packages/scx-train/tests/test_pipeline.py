@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pytest
 
 import scx_core
-from scx_core import _pipeline
-from scx_core._matrix import Matrix
-from scx_core._native import native
-from scx_core._pipeline import DensePipeline, epoch_stream, shuffle
 from scx_core._section_names import SectionType
+from scx_core.native import pipeline as _pipeline
+from scx_core.native.binding import native
+from scx_core.native.matrix import Matrix
+from scx_core.native.pipeline import DensePipeline, epoch_stream, shuffle
 
 MakeFile = Callable[..., Path]
 Rows = npt.NDArray[np.int64]

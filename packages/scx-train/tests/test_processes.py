@@ -191,7 +191,7 @@ def test_sending_a_data_set_to_another_process_says_what_to_do(make_file: MakeFi
 
 INTERRUPTED = """
     import sys, time
-    from scx_core import _pipeline
+    from scx_core.native import pipeline as _pipeline
     from scx_train import TrainingDataset
 
     dataset = TrainingDataset(sys.argv[1], 8)
@@ -236,7 +236,7 @@ def test_ctrl_c_ends_a_wait_and_the_data_set_stays_usable(make_file: MakeFile) -
 
 
 def test_the_wait_of_the_library_is_short() -> None:
-    from scx_core import _pipeline
+    from scx_core.native import pipeline as _pipeline
 
     assert _pipeline.WAIT_MS <= 100
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._appender import FileAppender
-from scx_core._container import FileReader
 from scx_core._errors import FileBusyError
+from scx_core.native.appender import FileAppender
+from scx_core.native.container import FileReader
 
 Rows = npt.NDArray[np.int64]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scx_core._container import FileReader, FileWriter
 from scx_core._errors import CorruptFileError
+from scx_core.native.container import FileReader, FileWriter
 
 # bytes of the header and behind it that reading does not depend on
 HARMLESS = [

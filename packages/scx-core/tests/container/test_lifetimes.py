@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scx_core import _native
-from scx_core._container import FileReader, FileWriter
 from scx_core._errors import CorruptFileError
+from scx_core.native import binding
+from scx_core.native.container import FileReader, FileWriter
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -63,11 +63,11 @@ def test_the_library_stays_mapped_for_destructors_that_run_last(path: Path) -> N
     # as at the end of the interpreter: what Python knows of the library goes first
     script = f"""
 import gc
-from scx_core import _native
-from scx_core._container import FileReader
+from scx_core.native import binding
+from scx_core.native.container import FileReader
 view = FileReader({os.fspath(path)!r}).section_bytes(0)
-library = str(_native.native().path)
-_native._loaded = None
+library = str(binding.native().path)
+binding._loaded = None
 gc.collect()
 assert library in open("/proc/self/maps").read()
 del view
@@ -215,8 +215,8 @@ def test_a_forked_process_cannot_drop_the_parents_file(tmp_path: Path) -> None:
 
     def through_the_library() -> bool:
         with pytest.raises(RuntimeError, match="process"):
-            _native.call("scx_writer_finish", handle)
-        _native.native().lib.scx_writer_close(handle)
+            binding.call("scx_writer_finish", handle)
+        binding.native().lib.scx_writer_close(handle)
         return len(os.listdir(tmp_path)) == 1
 
     assert in_child(through_the_library) == 0

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from scx_core._container import FileReader, FileWriter
 from scx_core._errors import CorruptFileError
-from scx_core._matrix import Matrix
+from scx_core.native.container import FileReader, FileWriter
+from scx_core.native.matrix import Matrix
 
 CODECS = {"none": 0, "rowpack": 64}
 CSR_SHARD = 4

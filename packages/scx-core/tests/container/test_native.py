@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scx_core import _errors, _locate, _native
+from scx_core import _errors
 from scx_core._errors import CorruptFileError, Failure, exception_for
+from scx_core.native import binding, locate
 
 
 def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -30,12 +31,12 @@ def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_versions() -> None:
     from scx_core._version import __version__
 
-    assert _native.library_version() == __version__
-    assert _native.simd_level() in {"v2", "v3", "v4", "neon", "scalar"}
+    assert binding.library_version() == __version__
+    assert binding.simd_level() in {"v2", "v3", "v4", "neon", "scalar"}
 
 
 def test_statuses_are_those_of_the_header() -> None:
-    lib = _native.native().lib
+    lib = binding.native().lib
     names = (
         *("BAD_ARGUMENT", "OUT_OF_RANGE", "UNSUPPORTED", "TRUNCATED", "CORRUPT", "IO"),
         *("NO_MEMORY", "LIMIT", "CLOSED", "WRONG_PROCESS", "NOT_FOUND", "TIMEOUT"),
@@ -43,8 +44,8 @@ def test_statuses_are_those_of_the_header() -> None:
     )
     for name in names:
         assert getattr(_errors, name) == getattr(lib, f"SCX_{name}"), name
-    assert lib.SCX_ABI_VERSION == _native.ABI_VERSION
-    assert lib.SCX_NO_INDEX == _native.NO_INDEX
+    assert lib.SCX_ABI_VERSION == binding.ABI_VERSION
+    assert lib.SCX_NO_INDEX == binding.NO_INDEX
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_corrupt_file_error_names_the_place_and_survives_pickling() -> None:
 
 
 def test_null_arguments_are_refused_by_every_function() -> None:
-    ffi, lib = _native.native().ffi, _native.native().lib
+    ffi, lib = binding.native().ffi, binding.native().lib
     error = ffi.new("scx_error *")
     checked = 0
     for name in dir(lib):
@@ -122,29 +123,29 @@ def test_null_arguments_are_refused_by_every_function() -> None:
 
 
 def test_a_struct_of_another_size_is_refused(tmp_path: Path) -> None:
-    ffi = _native.native().ffi
-    options = _native.new_struct("scx_writer_options", n_obs=1, n_vars=1)
+    ffi = binding.native().ffi
+    options = binding.new_struct("scx_writer_options", n_obs=1, n_vars=1)
     options.struct_bytes += 8
     out = ffi.new("scx_writer **", ffi.cast("scx_writer *", 1))
     with pytest.raises(ValueError, match="struct_bytes"):
-        _native.call("scx_writer_create", str(tmp_path / "a").encode(), options, out)
+        binding.call("scx_writer_create", str(tmp_path / "a").encode(), options, out)
     assert out[0] == ffi.NULL  # outputs are cleared first
     assert os.listdir(tmp_path) == []
 
 
 def test_input_arrays() -> None:
-    ffi = _native.native().ffi
+    ffi = binding.native().ffi
     for dtype in ("uint8", "uint16", "uint32", "uint64", "int32", "int64", "float32", "float64"):
         array = np.arange(6, dtype=dtype)
-        pointer = _native.input_array(array, dtype, "values")
+        pointer = binding.input_array(array, dtype, "values")
         assert int(ffi.cast("uintptr_t", pointer)) == array.ctypes.data
         assert [pointer[index] for index in range(6)] == list(range(6))
     half = np.arange(3, dtype=np.float16)
-    assert ffi.sizeof(_native.input_array(half, np.float16, "values")) == 6
-    _native.input_array(np.empty(0, np.int64), np.int64, "rows")
+    assert ffi.sizeof(binding.input_array(half, np.float16, "values")) == 6
+    binding.input_array(np.empty(0, np.int64), np.int64, "rows")
     read_only = np.zeros(3)
     read_only.flags.writeable = False
-    _native.input_array(read_only, np.float64, "values", length=3)
+    binding.input_array(read_only, np.float64, "values", length=3)
 
 
 def test_arrays_that_must_not_cross() -> None:
@@ -158,25 +159,25 @@ def test_arrays_that_must_not_cross() -> None:
         (np.zeros(33, np.uint8)[1:].view(np.float64), ValueError, "aligned"),
     ]
     for array, kind, message in cases:
-        for function in (_native.input_array, _native.output_array):
+        for function in (binding.input_array, binding.output_array):
             with pytest.raises(kind, match=message) as caught:
                 function(array, np.float64, "values")  # type: ignore[arg-type]
             assert "values" in str(caught.value)
     good.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
-        _native.output_array(good, np.float64, "values")
+        binding.output_array(good, np.float64, "values")
     with pytest.raises(ValueError, match="16 entries, expected 3"):
-        _native.input_array(good, np.float64, "values", length=3)
+        binding.input_array(good, np.float64, "values", length=3)
 
 
 def test_an_output_array_is_written_through() -> None:
     array = np.zeros(3, np.int32)
-    _native.output_array(array, np.int32, "out")[1] = 7
+    binding.output_array(array, np.int32, "out")[1] = 7
     assert array.tolist() == [0, 7, 0]
 
 
 def test_another_library_is_refused(tmp_path: Path) -> None:
-    code = "from scx_core._native import native; native()"
+    code = "from scx_core.native.binding import native; native()"
     missing = run(code, SCX_LIBRARY=str(tmp_path / "none.so"))
     assert "ImportError" in missing.stderr and "SCX_LIBRARY" in missing.stderr
     (tmp_path / "junk.so").write_bytes(b"junk")
@@ -185,13 +186,13 @@ def test_another_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_library_of_another_abi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "ABI_VERSION", 2)
+    monkeypatch.setattr(binding, "ABI_VERSION", 2)
     with pytest.raises(ImportError, match="ABI 1, this scx-core needs 2"):
-        _native.load()
+        binding.load()
 
 
 def test_the_library_is_loaded_on_first_use_only() -> None:
-    code = "import sys, scx_core._container; print('pycparser' in sys.modules)"
+    code = "import sys, scx_core.native.container; print('pycparser' in sys.modules)"
     result = run(code)
     assert result.stdout == "False\n", result.stderr
 
@@ -199,11 +200,11 @@ def test_the_library_is_loaded_on_first_use_only() -> None:
 def test_threads_that_load_at_once_get_the_same_library() -> None:
     code = """
 import threading
-from scx_core import _native
+from scx_core.native import binding
 start, found = threading.Barrier(8), set()
 def load():
     start.wait()
-    found.add(id(_native.native()))
+    found.add(id(binding.native()))
 threads = [threading.Thread(target=load) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -217,4 +218,4 @@ print(len(found))
     [("linux", "libscx.so"), ("darwin", "libscx.dylib"), ("win32", "scx.dll")],
 )
 def test_library_names(platform: str, name: str) -> None:
-    assert _locate.library_name(platform) == name
+    assert locate.library_name(platform) == name

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scx_core._container import FileReader, ShardInfo
 from scx_core._errors import CorruptFileError
+from scx_core.native.container import FileReader, ShardInfo
 
 OBS, CSR, CSC, LAYER, OBSM, UNS, RAW = 0, 4, 5, 7, 8, 10, 27
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scx_core._container import FileReader, FileWriter, Mended, total_mended
+from scx_core.native.container import FileReader, FileWriter, Mended, total_mended
 
 CSR = 4
 ROWPACK = 64

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from scx_core._container import FileReader, FileWriter
+from scx_core.native.container import FileReader, FileWriter
 
 UNS = 10
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and links of POSIX systems")
 
 ENDLESS = """
 import sys
-from scx_core._container import FileWriter
+from scx_core.native.container import FileWriter
 writer = FileWriter(sys.argv[1], n_obs=1, n_vars=1, overwrite=True)
 writer.add_section("part", b"x" * 100_000, section_type=10)
 print("ready", flush=True)
@@ -139,7 +139,7 @@ def test_ctrl_c_in_a_running_process(tmp_path: Path) -> None:
         "with FileWriter(sys.argv[1], n_obs=1, n_vars=1, overwrite=True) as writer:",
     )
     head, *body = code.strip().splitlines()[2:]
-    code = "\n".join(["import sys", "from scx_core._container import FileWriter", head])
+    code = "\n".join(["import sys", "from scx_core.native.container import FileWriter", head])
     code += "".join(f"\n    {line}" for line in body)
     process = subprocess.Popen(
         [sys.executable, "-c", code, os.fspath(tmp_path / "a.scx")],

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scx_core._container import FileReader, FileWriter
+from scx_core.native.container import FileReader, FileWriter
 
 OBS, VAR, OBSM, UNS, OBSP, OBS_ROWS, RAW_VAR, VENDOR = 0, 2, 8, 10, 18, 24, 28, 240
 

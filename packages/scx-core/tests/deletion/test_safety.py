@@ -16,8 +16,8 @@ import pytest
 
 import scx_core
 from scx_core import _deletion
-from scx_core._appender import FileAppender
-from scx_core._container import FileReader
+from scx_core.native.appender import FileAppender
+from scx_core.native.container import FileReader
 
 HEADER_BYTES, SECTIONS_AT = 256, 4352
 

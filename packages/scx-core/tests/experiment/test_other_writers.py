@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
-from scx_core._container import FileWriter
 from scx_core._section_names import SectionType
+from scx_core.native.container import FileWriter
 
 UINT16, FLOAT32, ROWPACK = 1, 3, 64
 

@@ -223,9 +223,9 @@ def test_a_layer_called_x_is_not_x(tmp_path: Path) -> None:
 
 def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnData) -> None:
     """Hashes that fit, but content that does not: as a faulty writer makes it."""
-    from scx_core._container import FileWriter
     from scx_core._section_names import SectionType
     from scx_core.metadata import encode_embedding, encode_frame
+    from scx_core.native.container import FileWriter
 
     good = {
         ("obs", SectionType.OBS): encode_frame(adata.obs),
@@ -276,8 +276,8 @@ def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnDat
 def test_unknown_sections_are_left_aside_with_a_warning(
     tmp_path: Path, adata: anndata.AnnData
 ) -> None:
-    from scx_core._container import FileWriter
     from scx_core.metadata import encode_frame
+    from scx_core.native.container import FileWriter
 
     path = tmp_path / "new.scx"
     with FileWriter(path, n_obs=3, n_vars=2) as file:

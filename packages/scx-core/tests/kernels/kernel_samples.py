@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import scx_core
-from scx_core._container import FileReader
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
+from scx_core.native.container import FileReader
+from scx_core.native.matrix import Matrix
 
 N_ROWS, N_COLS = 230, 700
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scx_core
-from scx_core._concatenation import Columns, ConcatenatedCsr, ConcatenatedDense, Member
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
+from scx_core.native.concatenation import Columns, ConcatenatedCsr, ConcatenatedDense, Member
+from scx_core.native.matrix import Matrix
 
 TRANSFORMS: list[dict[str, Any]] = [
     {},

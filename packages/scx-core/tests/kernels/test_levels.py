@@ -40,7 +40,7 @@ def run_at(level: str, folder: Path) -> tuple[str, str]:
         "warnings.simplefilter('ignore')\n"
         "from pathlib import Path\n"
         "import test_levels\n"
-        "from scx_core._native import native\n"
+        "from scx_core.native.binding import native\n"
         "library = native()\n"
         "used = library.ffi.string(library.lib.scx_simd_level()).decode()\n"
         f"print(used, test_levels.digest_of_everything(Path({str(folder)!r})))\n"

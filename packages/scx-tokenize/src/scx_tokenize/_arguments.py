@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
 from scx_core._arguments import U64_MAX
 from scx_core._arguments import positive as positive
 from scx_core._arguments import whole_number as whole_number
-from scx_core._csr_rows import whole_numbers
+from scx_core.native import binding
+from scx_core.native.csr_rows import whole_numbers
 
 WIDTH_MAX = 2**31 - 1
 VOCABULARY_MAX = 2**31 - 2
@@ -61,10 +61,10 @@ def row_numbers(value: Any, *, n_rows: int, who: str) -> npt.NDArray[np.uint64] 
 def pointer(array: npt.NDArray[Any] | None, argument: str) -> Any:
     """What C reads the array through; NULL for None."""
     if array is None:
-        return _native.native().ffi.NULL
-    return _native.input_array(array, array.dtype, argument)
+        return binding.native().ffi.NULL
+    return binding.input_array(array, array.dtype, argument)
 
 
 def output(array: npt.NDArray[Any], argument: str) -> Any:
     """What C writes the array through."""
-    return _native.output_array(array, array.dtype, argument)
+    return binding.output_array(array, array.dtype, argument)

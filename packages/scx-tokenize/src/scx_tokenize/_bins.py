@@ -7,8 +7,8 @@ from typing import Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import csr_rows, vector
+from scx_core.native import binding
+from scx_core.native.csr_rows import csr_rows, vector
 
 from . import _arguments as arguments
 from ._batches import takes_batches
@@ -96,7 +96,7 @@ def bin_values(
             raise TypeError(f"{who}: edges has dtype {array.dtype}, but numbers are needed")
         given = np.ascontiguousarray(array, dtype=np.float64)
     numbers = arguments.row_numbers(rows, n_rows=batch.n_rows, who=who)
-    options = _native.new_struct(
+    options = binding.new_struct(
         "scx_bin_options",
         threads=arguments.threads(threads, who=who),
         n_bins=number,
@@ -108,5 +108,5 @@ def bin_values(
         row_numbers=arguments.pointer(numbers, "rows"),
     )
     bins = np.empty(len(batch.data), dtype=np.int32)
-    _native.call("scx_tokens_bin", batch.pointer(), options, arguments.output(bins, "bins"))
+    binding.call("scx_tokens_bin", batch.pointer(), options, arguments.output(bins, "bins"))
     return {"bins": bins, "n_rows": batch.n_rows, "n_bins": number}

@@ -7,8 +7,8 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import csr_rows, numbers
+from scx_core.native import binding
+from scx_core.native.csr_rows import csr_rows, numbers
 
 from . import _arguments as arguments
 from ._batches import takes_batches
@@ -80,7 +80,7 @@ def rank_tokens(
     width = arguments.width(l_max, "l_max", who=who)
     if not isinstance(vocabulary_version, str):
         raise TypeError(f"{who}: vocabulary_version={vocabulary_version!r} must be a str")
-    options = _native.new_struct(
+    options = binding.new_struct(
         "scx_rank_options",
         threads=arguments.threads(threads, who=who),
         gene_stats=arguments.pointer(statistics, "gene_stats"),
@@ -90,7 +90,7 @@ def rank_tokens(
     )
     ids = np.empty(batch.n_rows * width, dtype=np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
-    _native.call(
+    binding.call(
         "scx_tokens_rank",
         batch.pointer(),
         options,
@@ -109,4 +109,4 @@ def rank_tokens(
 def norm_identity(statistics: npt.NDArray[np.float32], vocabulary_version: str) -> int:
     """The stamp of statistics and version."""
     stamped = statistics.astype("<f4").tobytes() + vocabulary_version.encode("utf-8")
-    return int(_native.native().lib.scx_hash64(stamped, len(stamped)))
+    return int(binding.native().lib.scx_hash64(stamped, len(stamped)))

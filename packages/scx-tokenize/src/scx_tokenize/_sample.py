@@ -7,8 +7,8 @@ from typing import Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import csr_rows
+from scx_core.native import binding
+from scx_core.native.csr_rows import csr_rows
 
 from . import _arguments as arguments
 from ._batches import takes_batches
@@ -85,7 +85,7 @@ def sample_genes(
         allowed = ", ".join(map(repr, WEIGHTS))
         raise ValueError(f"{who}: weight={weight!r} must be one of {allowed}")
     numbers = arguments.row_numbers(rows, n_rows=batch.n_rows, who=who)
-    options = _native.new_struct(
+    options = binding.new_struct(
         "scx_sample_options",
         threads=arguments.threads(threads, who=who),
         weight=WEIGHTS[weight],
@@ -96,7 +96,7 @@ def sample_genes(
     )
     ids = np.empty(batch.n_rows * width, dtype=np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
-    _native.call(
+    binding.call(
         "scx_tokens_sample",
         batch.pointer(),
         options,

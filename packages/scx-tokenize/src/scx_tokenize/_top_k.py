@@ -7,8 +7,8 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import csr_rows
+from scx_core.native import binding
+from scx_core.native.csr_rows import csr_rows
 
 from . import _arguments as arguments
 from ._batches import takes_batches
@@ -84,7 +84,7 @@ def top_k(
         "n_rows": batch.n_rows,
         "k": width,
     }
-    _native.call(
+    binding.call(
         "scx_tokens_top_k",
         batch.pointer(),
         width,

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import CsrRows, csr_rows, numbers, whole_numbers
+from scx_core.native import binding
+from scx_core.native.csr_rows import CsrRows, csr_rows, numbers, whole_numbers
 
 from . import _arguments as arguments
 from ._batches import takes_batches
@@ -84,7 +84,7 @@ def transform_values(
             raise ValueError(f"{who}: mode='pflog_raw' requires pflog_alpha and n_measured")
         alpha = arguments.positive(pflog_alpha, "pflog_alpha", who=who)
         measured = _measured(n_measured, batch.n_rows, who=who)
-    options = _native.new_struct(
+    options = binding.new_struct(
         "scx_transform_options",
         threads=arguments.threads(threads, who=who),
         mode=MODES[mode],
@@ -93,7 +93,7 @@ def transform_values(
         n_measured=arguments.pointer(measured, "n_measured"),
     )
     out = np.empty(len(batch.data), dtype=np.float32)
-    _native.call("scx_tokens_transform", batch.pointer(), options, arguments.output(out, "out"))
+    binding.call("scx_tokens_transform", batch.pointer(), options, arguments.output(out, "out"))
     return out
 
 
@@ -133,7 +133,7 @@ def library_size(
     batch = _without_ids(indptr, data, who=who)
     n_threads = arguments.threads(threads, who=who)
     out = np.empty(batch.n_rows, dtype=np.float64)
-    _native.call(
+    binding.call(
         "scx_tokens_library_size", batch.pointer(), arguments.output(out, "out"), n_threads
     )
     return out
@@ -173,7 +173,7 @@ def measured_mask(
     n_threads = arguments.threads(threads, who=who)
     ascending, places = np.unique(genes, return_inverse=True)
     out = np.zeros(batch.n_rows * len(ascending), dtype=np.uint8)
-    _native.call(
+    binding.call(
         "scx_tokens_measured",
         batch.pointer(),
         arguments.pointer(ascending, "panel"),

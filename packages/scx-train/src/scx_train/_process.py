@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from scx_core._pipeline import THREADS_MAX
+from scx_core.native.pipeline import THREADS_MAX
 
 REMEDY = (
     "use DataLoader(..., num_workers=0), since the data set decodes with threads of its own, or "

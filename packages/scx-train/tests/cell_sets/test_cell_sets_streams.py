@@ -17,7 +17,7 @@ from cell_set_files import MakeCollection, dense_of
 
 import scx_core
 from scx_core import CorruptFileError
-from scx_core._container import FileReader
+from scx_core.native.container import FileReader
 from scx_train import SparseCellSetDataset
 
 SHAPES = [(9, 12, 3), (30, 12, 5), (4, 12, 2)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
+from scx_core.native import binding
 
 
 class Wrapping(enum.IntEnum):
@@ -33,27 +33,27 @@ def encoded_chunks(
         The values have another width than 1, 2, 4 or 8 bytes.
     """
     flat = values.reshape(-1)
-    encoding = _native.new_struct(
+    encoding = binding.new_struct(
         "scx_chunk_encoding",
         element_bytes=flat.itemsize,
         is_shuffled=int(shuffle),
         wrapping=int(wrapping),
         chunk_elements=chunk_elements,
     )
-    bound_out = _native.native().ffi.new("uint64_t *")
-    _native.call("scx_chunks_bound", encoding, bound_out)
+    bound_out = binding.native().ffi.new("uint64_t *")
+    binding.call("scx_chunks_bound", encoding, bound_out)
     bound = int(bound_out[0])
     n_chunks = -(-len(flat) // chunk_elements)
     out = np.empty(n_chunks * bound, np.uint8)
     lengths = np.zeros(n_chunks, np.uint64)
-    _native.call(
+    binding.call(
         "scx_chunks_encode",
         encoding,
-        _native.input_array(flat, flat.dtype, "values"),
+        binding.input_array(flat, flat.dtype, "values"),
         len(flat),
-        _native.output_array(out, np.uint8, "out"),
+        binding.output_array(out, np.uint8, "out"),
         len(out),
-        _native.output_array(lengths, np.uint64, "lengths"),
+        binding.output_array(lengths, np.uint64, "lengths"),
         n_chunks,
     )
     return [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
 from scx_core._value_types import VALUE_TYPES, value_type
+from scx_core.native import binding
 from scx_core.sources.base import CsrBlock
 
 # values without a number in scx.h, and a type that holds them exactly
@@ -45,18 +45,18 @@ def _rows(block: CsrBlock, n_cols: int, places: npt.NDArray[np.int32] | None) ->
     indices = np.ascontiguousarray(block.indices)
     indptr = np.ascontiguousarray(block.indptr)
     parts = (indptr, indices, values, places)
-    struct = _native.new_struct(
+    struct = binding.new_struct(
         "scx_cell_rows",
         index_bytes=indices.itemsize,
         value_type=value_type(values.dtype),
         n_rows=block.n_rows,
         n_cols=n_cols,
-        indptr=_native.input_array(indptr, np.int64, "indptr"),
-        indices=_native.input_array(indices, indices.dtype, "indices"),
-        values=_native.input_array(values, values.dtype, "values"),
-        places=_native.native().ffi.NULL
+        indptr=binding.input_array(indptr, np.int64, "indptr"),
+        indices=binding.input_array(indices, indices.dtype, "indices"),
+        values=binding.input_array(values, values.dtype, "values"),
+        places=binding.native().ffi.NULL
         if places is None
-        else _native.input_array(places, np.int32, "places", length=n_cols),
+        else binding.input_array(places, np.int32, "places", length=n_cols),
     )
     return struct, parts
 
@@ -71,9 +71,9 @@ def scan_columns(
     """Add what `block` holds to `counts` (values other than 0 a column) and `scan`."""
     rows, parts = _rows(block, n_cols, places)
     names = Scan.__dataclass_fields__
-    struct = _native.new_struct("scx_column_scan")
-    counted = _native.output_array(counts, np.int64, "counts")
-    _native.call("scx_columns_scan", rows, counted, len(counts), struct)
+    struct = binding.new_struct("scx_column_scan")
+    counted = binding.output_array(counts, np.int64, "counts")
+    binding.call("scx_columns_scan", rows, counted, len(counts), struct)
     del parts
     for name in names:
         setattr(scan, name, getattr(scan, name) + int(getattr(struct, name)))
@@ -93,18 +93,18 @@ def scatter_columns(
 ) -> None:
     """Put the values of `len(cursors)` columns where `cursors` says, and move these on."""
     rows, parts = _rows(block, n_cols, places)
-    struct = _native.new_struct(
+    struct = binding.new_struct(
         "scx_column_range",
         value_type=value_type(values_out.dtype),
         row_start=row_start,
         column_start=column_start,
         n_columns=len(cursors),
         n_values=len(rows_out),
-        cursors=_native.output_array(cursors, np.int64, "cursors"),
-        rows_out=_native.output_array(rows_out, np.int32, "rows_out"),
-        values_out=_native.output_array(values_out, values_out.dtype, "values_out"),
+        cursors=binding.output_array(cursors, np.int64, "cursors"),
+        rows_out=binding.output_array(rows_out, np.int32, "rows_out"),
+        values_out=binding.output_array(values_out, values_out.dtype, "values_out"),
     )
-    _native.call("scx_columns_scatter", rows, struct, threads)
+    binding.call("scx_columns_scatter", rows, struct, threads)
     del parts
 
 
@@ -127,18 +127,18 @@ class Stretches:
         self, first: int, rows_out: npt.NDArray[np.int32], values_out: npt.NDArray[Any]
     ) -> None:
         """Fill the outputs with what comes next; `first` values have been given already."""
-        struct = _native.new_struct(
+        struct = binding.new_struct(
             "scx_column_stretch",
             value_type=value_type(values_out.dtype),
             first=first,
             n_values=len(rows_out),
             n_columns=len(self._cursors),
-            row_at=_native.output_array(self._row_at, np.int64, "row_at"),
-            cursors=_native.output_array(self._cursors, np.int64, "cursors"),
-            rows_out=_native.output_array(rows_out, np.int32, "rows_out"),
-            values_out=_native.output_array(values_out, values_out.dtype, "values_out"),
+            row_at=binding.output_array(self._row_at, np.int64, "row_at"),
+            cursors=binding.output_array(self._cursors, np.int64, "cursors"),
+            rows_out=binding.output_array(rows_out, np.int32, "rows_out"),
+            values_out=binding.output_array(values_out, values_out.dtype, "values_out"),
         )
-        _native.call("scx_columns_stretch", self._rows, struct)
+        binding.call("scx_columns_stretch", self._rows, struct)
 
     def check_end(self) -> None:
         """Every column has all of its values.
@@ -162,14 +162,14 @@ def outlier_shares(
     """For each cell the share of its category that lies as close to the centre, or closer."""
     n_cells, n_axes = coordinates.shape
     shares = np.empty(n_cells, np.float32)
-    _native.call(
+    binding.call(
         "scx_outlier_shares",
         n_cells,
         n_axes,
-        _native.input_array(coordinates, np.float32, "coordinates"),
-        _native.input_array(codes, np.int32, "codes", length=n_cells),
+        binding.input_array(coordinates, np.float32, "coordinates"),
+        binding.input_array(codes, np.int32, "codes", length=n_cells),
         n_categories,
         cells_min,
-        _native.output_array(shares, np.float32, "shares"),
+        binding.output_array(shares, np.float32, "shares"),
     )
     return shares

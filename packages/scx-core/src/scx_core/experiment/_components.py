@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._matrix import Matrix
 from scx_core._section_names import SHARD_NAME, SectionType, key_of
 from scx_core.experiment._memory import GatheredRows, as_csr_matrix
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import Rows, pick, pick_pairs
 from scx_core.metadata import decode_embedding, decode_pairwise
+from scx_core.native.matrix import Matrix
 
 COMPONENT_TYPES: dict[str, tuple[SectionType, SectionType | None]] = {
     "obsm": (SectionType.OBSM, SectionType.OBSM_ROW_SHARD),

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from scx_core._codecs import codec_name
-from scx_core._container import FileReader
 from scx_core._section_names import MATRIX_SHARD_TYPES, SectionType
 from scx_core._value_types import dtype_of
+from scx_core.native.container import FileReader
 
 if TYPE_CHECKING:
     from scx_core.experiment._experiment import Experiment

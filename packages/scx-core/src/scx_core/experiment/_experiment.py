@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._closing import Closing
-from scx_core._container import FileInfo, FileReader
 from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
@@ -24,6 +23,7 @@ from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._shown_rows import ShownRows
 from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
 from scx_core.metadata import Column, column_names, read_column
+from scx_core.native.container import FileInfo, FileReader
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType, layer_of
 from scx_core._value_types import stored_dtype
 from scx_core.experiment._matrix_view import Address, MatrixView, ViewRows
 from scx_core.experiment._provenance import HeldAs
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import Rows
+from scx_core.native.matrix import Matrix
 
 FLOAT32 = np.dtype(np.float32)
 

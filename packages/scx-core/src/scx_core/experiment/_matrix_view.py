@@ -11,10 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._codecs import codec_name
-from scx_core._container import FileReader
-from scx_core._mapped_rows import gather_mapped
-from scx_core._matrix import Matrix
-from scx_core._packing import CsrArrays
 from scx_core.experiment._indexing import Positions, positions
 from scx_core.experiment._memory import (
     GatheredRows,
@@ -23,6 +19,10 @@ from scx_core.experiment._memory import (
     as_form,
 )
 from scx_core.experiment._provenance import HeldAs
+from scx_core.native.container import FileReader
+from scx_core.native.mapped_rows import gather_mapped
+from scx_core.native.matrix import Matrix
+from scx_core.native.packing import CsrArrays
 from scx_core.sources.base import CsrBlock, IndexDtypes, MatrixForm
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class MatrixView:
     def gather_mapped(
         self, rows: Positions, places: npt.NDArray[np.int32], *, threads: int = 0
     ) -> CsrArrays:
-        """Rows with each value at the place of its column; see `_mapped_rows.gather_mapped`."""
+        """Rows with each value at the place of its column; see `native.mapped_rows`."""
         matrix = self._matrix
         if matrix is None:
             indptr = np.zeros(len(rows) + 1, dtype=np.int64)

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from scx_core._container import FileReader, Section
 from scx_core._errors import CorruptFileError
 from scx_core._section_names import SHARD_NAME, SectionType, key_of
 from scx_core.metadata import merge_frame_shards
+from scx_core.native.container import FileReader, Section
 
 Value = TypeVar("Value")
 

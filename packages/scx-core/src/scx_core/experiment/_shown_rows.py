@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._container import FileReader
+from scx_core.native.container import FileReader
 
 if TYPE_CHECKING:
     import pandas as pd

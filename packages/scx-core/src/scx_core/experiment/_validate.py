@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from scx_core._container import FileReader
 from scx_core._errors import CorruptFileError
 from scx_core._section_names import MATRIX_SHARD_TYPES, SectionType
+from scx_core.native.container import FileReader
 
 if TYPE_CHECKING:
     from scx_core.experiment._experiment import Experiment

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._container import FileWriter
 from scx_core._section_names import SectionType, layer_shard, raw_shard, x_shard
 from scx_core._value_types import stored_dtype, value_type
+from scx_core.native.container import FileWriter
 from scx_core.sources.base import DenseBlock, ExperimentContent, MatrixSource
 from scx_core.writing._blocks import Block, checked_blocks, cut, spread, with_dtype
 from scx_core.writing._checks import label_of

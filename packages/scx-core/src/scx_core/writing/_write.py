@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from scx_core._codecs import Codec
-from scx_core._container import FileWriter
 from scx_core._value_types import stored_dtype, value_type
 from scx_core._version import __version__
+from scx_core.native.container import FileWriter
 from scx_core.sources.base import ExperimentContent
 from scx_core.writing._checks import check_content, check_options, is_multimodal
 from scx_core.writing._matrices import (

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import CsrRows
+from scx_core.native import binding
+from scx_core.native.csr_rows import CsrRows
 from scx_tokenize import _arguments as arguments
 
 VALUE_BITS = 31
@@ -142,7 +142,7 @@ class MedianSearch:
             As of `medians`.
         """
         has_second = bool((self._second_slot != NO_SLOT).any())
-        counts = _native.new_struct(
+        counts = binding.new_struct(
             "scx_value_counts",
             threads=threads or 0,
             factors=arguments.pointer(factors, "factors"),
@@ -157,12 +157,12 @@ class MedianSearch:
             bits=self._plan.bits[self._pass],
             table=arguments.output(self._counts().reshape(-1), "table"),
             n_slots=self._n_slots,
-            totals=_native.native().ffi.NULL
+            totals=binding.native().ffi.NULL
             if totals is None
             else arguments.output(totals, "totals"),
         )
-        n_values = _native.native().ffi.new("uint64_t *")
-        _native.call("scx_values_count", rows.pointer(), counts, n_values)
+        n_values = binding.native().ffi.new("uint64_t *")
+        binding.call("scx_values_count", rows.pointer(), counts, n_values)
         self._n_seen += int(n_values[0])
 
     def emptied(self) -> MedianSearch:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._csr_rows import CsrRows
+from scx_core.native.csr_rows import CsrRows
 from scx_tokenize._genes import brought_to
 from scx_tokenize._values import library_size
 from scx_tokenize.jobs._fractions import any_fractions

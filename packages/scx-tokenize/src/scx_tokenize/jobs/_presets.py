@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from scx_core._csr_rows import vector
+from scx_core.native.csr_rows import vector
 
 from .. import _arguments as arguments
 from .._bins import N_BINS_MAX, N_BINS_MIN, TIES

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._joined import JoinedCsr
+from scx_core.native.joined import JoinedCsr
 from scx_train.cell_sets.gather import RowGather
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
 from scx_train.cell_sets.readers import Readers

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import csr_rows, vector, whole_numbers
+from scx_core.native import binding
+from scx_core.native.csr_rows import csr_rows, vector, whole_numbers
 from scx_train import _arguments as arguments
 
 COLLATE_CELLSET_CONTRACT_VERSION: Final = 3
@@ -156,16 +156,16 @@ def collate_cellset_gathered(
             _check_length(measured, "n_measured", n_sets, "one for each set")
         else:
             _check_length(measured, "n_measured", n_rows, "one for each row")
-    options = _native.new_struct(
+    options = binding.new_struct(
         "scx_collate_options",
         mode=MODES[mode],
         lib_size_redef=arguments.flag(lib_size_redef, "lib_size_redef"),
-        set_offsets=_native.input_array(offsets, np.int64, "set_offsets"),
+        set_offsets=binding.input_array(offsets, np.int64, "set_offsets"),
         n_sets=n_sets,
         n_genes_total=n_genes,
         target_sum=_number(target_sum, "target_sum"),
         pflog_alpha=0.0 if pflog_alpha is None else _number(pflog_alpha, "pflog_alpha"),
-        query_gene_ids=_native.input_array(query, np.int32, "query_gene_ids"),
+        query_gene_ids=binding.input_array(query, np.int32, "query_gene_ids"),
         enc_mask_positions=_pointer(marks, "enc_mask_positions"),
         query_offsets=_pointer(row_starts, "query_offsets"),
         n_query=len(query),
@@ -174,11 +174,11 @@ def collate_cellset_gathered(
         **widths,
     )
     arrays = _outputs(n_rows, **widths)
-    collated = _native.new_struct(
+    collated = binding.new_struct(
         "scx_collated",
-        **{name: _native.output_array(array, array.dtype, name) for name, array in arrays.items()},
+        **{name: binding.output_array(array, array.dtype, name) for name, array in arrays.items()},
     )
-    _native.call("scx_collate_cell_sets", batch.pointer(), options, collated)
+    binding.call("scx_collate_cell_sets", batch.pointer(), options, collated)
     return {**arrays, **passed, "set_offsets": offsets, "n_rows": n_rows, **widths}
 
 
@@ -256,5 +256,5 @@ def _number(value: Any, argument: str) -> float:
 
 def _pointer(array: npt.NDArray[Any] | None, argument: str) -> Any:
     if array is None:
-        return _native.native().ffi.NULL
-    return _native.input_array(array, array.dtype, argument)
+        return binding.native().ffi.NULL
+    return binding.input_array(array, array.dtype, argument)

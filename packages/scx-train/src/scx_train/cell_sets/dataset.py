@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from scx_core._pipeline import BATCHES_MAX
+from scx_core.native.pipeline import BATCHES_MAX
 from scx_train import _arguments as arguments
 from scx_train._process import usable_cpus
 from scx_train._warn import warn

@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._csr_rows import CsrRows, csr_rows, whole_numbers
-from scx_core._packing import CsrArrays, packed
+from scx_core.native import binding
+from scx_core.native.csr_rows import CsrRows, csr_rows, whole_numbers
+from scx_core.native.packing import CsrArrays, packed
 from scx_train import _arguments as arguments
 
 DownsampleMethod = Literal["binomial", "multinomial"]
@@ -104,7 +104,7 @@ def downsample_file_identity(path: str | os.PathLike[str]) -> int:
     with contextlib.suppress(OSError, ValueError):  # what cannot be resolved stands for itself
         text = os.path.realpath(text, strict=True)
     raw = text.encode("utf-8", "surrogateescape")
-    return int(_native.native().lib.scx_hash64(raw, len(raw)))
+    return int(binding.native().lib.scx_hash64(raw, len(raw)))
 
 
 class Downsampling:
@@ -149,22 +149,22 @@ class Downsampling:
         indices = np.empty(n_values, dtype=np.int32)
         data = np.empty(n_values, dtype=np.float32)
         kept = np.zeros(batch.n_rows, dtype=np.int64)
-        options = _native.new_struct(
+        options = binding.new_struct(
             "scx_downsample_options",
             threads=threads,
             method=METHODS[self.method],
             target=self.target,
             seed=self.seed,
-            file_identities=_native.input_array(file_identities, np.uint64, "file_identities"),
-            row_numbers=_native.input_array(row_numbers, np.uint64, "row_numbers"),
+            file_identities=binding.input_array(file_identities, np.uint64, "file_identities"),
+            row_numbers=binding.input_array(row_numbers, np.uint64, "row_numbers"),
         )
-        _native.call(
+        binding.call(
             "scx_downsample_counts",
             batch.pointer(),
             options,
-            _native.output_array(indices, np.int32, "indices"),
-            _native.output_array(data, np.float32, "data"),
-            _native.output_array(kept, np.int64, "kept"),
+            binding.output_array(indices, np.int32, "indices"),
+            binding.output_array(data, np.float32, "data"),
+            binding.output_array(kept, np.int64, "kept"),
         )
         return packed(batch.indptr[:-1], kept, indices, data, in_place=True)
 

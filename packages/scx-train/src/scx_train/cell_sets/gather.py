@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._joined import JoinedCsr, RowSource, row_sources
-from scx_core._matrix import LOG1P, NORMALIZE
-from scx_core._native import CData, native
-from scx_core._packing import CsrArrays, packed
+from scx_core.native import binding
+from scx_core.native.binding import CData, native
+from scx_core.native.joined import JoinedCsr, RowSource, row_sources
+from scx_core.native.matrix import LOG1P, NORMALIZE
+from scx_core.native.packing import CsrArrays, packed
 from scx_train.cell_sets.downsample import METHODS, Downsampling
 from scx_train.cell_sets.plans import CellSetPlan
 from scx_train.cell_sets.readers import Reader, Readers
@@ -42,7 +42,7 @@ class RowChanges:
     def options(self, threads: int) -> CData:
         """The `scx_joined_options` of them."""
         draw = self.downsampling
-        return _native.new_struct(
+        return binding.new_struct(
             "scx_joined_options",
             threads=threads,
             transform=NORMALIZE * self.normalize + LOG1P * self.log1p,
@@ -147,12 +147,12 @@ class _Rows:
         self._sources = sources
         structs, kept = row_sources(sources)
         self._n_rows = len(rows)
-        self._struct = _native.new_struct(
+        self._struct = binding.new_struct(
             "scx_joined_rows",
             n_sources=len(sources),
             sources=structs,
-            source_of_row=_native.input_array(source_of_row, np.uint32, "source_of_row"),
-            rows=_native.input_array(rows, np.int64, "rows"),
+            source_of_row=binding.input_array(source_of_row, np.uint32, "source_of_row"),
+            rows=binding.input_array(rows, np.int64, "rows"),
             n_rows=len(rows),
         )
         # The structs hold bare pointers: what these point to is kept here.
@@ -168,20 +168,20 @@ class _Rows:
     ]:
         """Where each row begins, how many entries it has, and their indices and values."""
         counts = np.empty(self._n_rows, dtype=np.int64)
-        self._call("scx_joined_counts", _native.output_array(counts, np.int64, "counts"))
+        self._call("scx_joined_counts", binding.output_array(counts, np.int64, "counts"))
         ends = np.cumsum(counts)
         starts = ends - counts
         n_values = int(ends[-1]) if self._n_rows else 0
         indices = np.empty(n_values, dtype=np.int32)
         data = np.empty(n_values, dtype=np.float32)
         kept = np.empty(self._n_rows, dtype=np.int64)
-        output = _native.new_struct(
+        output = binding.new_struct(
             "scx_joined_output",
-            starts=_native.input_array(starts, np.int64, "starts"),
-            counts=_native.input_array(counts, np.int64, "counts"),
-            indices=_native.output_array(indices, np.int32, "indices"),
-            values=_native.output_array(data, np.float32, "data"),
-            kept=_native.output_array(kept, np.int64, "kept"),
+            starts=binding.input_array(starts, np.int64, "starts"),
+            counts=binding.input_array(counts, np.int64, "counts"),
+            indices=binding.output_array(indices, np.int32, "indices"),
+            values=binding.output_array(data, np.float32, "data"),
+            kept=binding.output_array(kept, np.int64, "kept"),
         )
         self._call("scx_joined_gather", options, output)
         return starts, kept, indices, data
@@ -193,4 +193,4 @@ class _Rows:
         status = getattr(library.lib, function)(self._struct, *arguments, failed, error)
         source = int(failed[0])
         path = self._sources[source].path if source < len(self._sources) else None
-        _native.check(status, error, path=path)
+        binding.check(status, error, path=path)

@@ -6,8 +6,8 @@ from collections import deque
 
 import numpy as np
 
-from scx_core._joined import JoinedCsr
-from scx_core._pipeline import BATCH_ROWS_MAX
+from scx_core.native.joined import JoinedCsr
+from scx_core.native.pipeline import BATCH_ROWS_MAX
 from scx_train.cell_sets.batches import CellSetBatch, CellSetSource, RuledDecoder, batch_of
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
 

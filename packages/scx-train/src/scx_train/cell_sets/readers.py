@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._container import FileReader
 from scx_core._errors import CorruptFileError
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
+from scx_core.native.container import FileReader
+from scx_core.native.matrix import Matrix
 from scx_train._given import absolute
 from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container
 
-from scx_core._container import FileReader
 from scx_core._section_names import SectionType
+from scx_core.native.container import FileReader
 
 _ROWS = (
     SectionType.CSR_SHARD,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import CorruptFileError
-from scx_core._matrix import Matrix
+from scx_core.native.matrix import Matrix
 from scx_train._warn import is_told, warn
 
 Rows = npt.NDArray[np.int64]

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core import _section_names as section_names
-from scx_core._container import FileReader, Section
 from scx_core._errors import CorruptFileError
 from scx_core._genes import gene_ids
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
 from scx_core.experiment._raw import RawView
+from scx_core.native.container import FileReader, Section
+from scx_core.native.matrix import Matrix
 from scx_train._given import one_path
 from scx_train._warn import warn
 from scx_train.inputs.obs import (

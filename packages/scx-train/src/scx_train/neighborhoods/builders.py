@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._neighbors import PointTree
+from scx_core.native.neighbors import PointTree
 from scx_train import _arguments as arguments
 from scx_train.neighborhoods.file import (
     EdgeChunk,

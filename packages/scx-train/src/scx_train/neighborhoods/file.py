@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._matrix import Matrix
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
 from scx_core.metadata.pairwise_rows import PairwiseRows
+from scx_core.native.matrix import Matrix
 from scx_train.inputs.source import open_with_all_rows
 
 Rows = npt.NDArray[np.int64]

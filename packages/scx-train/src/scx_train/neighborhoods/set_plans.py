@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import epoch_stream, shuffle
+from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
 
 Rows = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_core.experiment import Experiment
+from scx_core.native.pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train.inputs.obs import ObsValues, file_column
 from scx_train.inputs.source import open_with_all_rows, source_of

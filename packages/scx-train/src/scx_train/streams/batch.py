@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import CsrBatch
+from scx_core.native.pipeline import CsrBatch
 from scx_train.inputs.obs import ObsValues
 
 

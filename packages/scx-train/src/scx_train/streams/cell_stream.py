@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._closing import Closing
-from scx_core._pipeline import epoch_stream
+from scx_core.native.pipeline import epoch_stream
 from scx_train import _arguments as arguments
 from scx_train._process import REMEDY, HomeProcess, usable_cpus
 from scx_train._warn import warn

@@ -41,7 +41,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import TAG_ROW_ORDER, TAG_SHARD_ORDER, epoch_stream, shuffle
+from scx_core.native.pipeline import TAG_ROW_ORDER, TAG_SHARD_ORDER, epoch_stream, shuffle
 
 Rows = npt.NDArray[np.int64]
 # Shards of which a smaller share of the rows is streamed are not read as a whole: 30 MB take a disk

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import CsrPipeline, DensePipeline
+from scx_core.native.pipeline import CsrPipeline, DensePipeline
 
 MatrixPipeline = DensePipeline | CsrPipeline
 

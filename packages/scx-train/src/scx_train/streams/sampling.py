@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import shuffle
+from scx_core.native.pipeline import shuffle
 from scx_train.inputs.obs import ObsValues
 from scx_train.streams.cutting import Cutting, Span
 from scx_train.streams.order import EpochOrder, RowRange, Rows, RowStream, ShardRows

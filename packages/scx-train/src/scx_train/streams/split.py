@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._pipeline import epoch_stream, shuffle
 from scx_core.experiment import Experiment
+from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train._given import one_path, path_list
 from scx_train.inputs.file_set import joined

@@ -9,14 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._concatenation import (
+from scx_core.native.concatenation import (
     NOT_KEPT,
     Columns,
     ConcatenatedCsr,
     ConcatenatedDense,
     Member,
 )
-from scx_core._pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
+from scx_core.native.pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
 from scx_train import _arguments as arguments
 from scx_train.inputs.counts import (
     NORMALISED,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from scx_core._pipeline import BATCHES_MAX
+from scx_core.native.pipeline import BATCHES_MAX
 from scx_train import _arguments as arguments
 from scx_train._given import absolute, kept
 from scx_train._process import usable_cpus

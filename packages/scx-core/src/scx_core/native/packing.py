@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
+from scx_core.native import binding
 
 CsrArrays: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]
 """indptr, indices and data."""
@@ -33,14 +33,14 @@ def packed(
         return indptr, indices, data
     new_indices = indices if in_place else np.empty(total, dtype=np.int32)
     new_data = data if in_place else np.empty(total, dtype=np.float32)
-    _native.native().lib.scx_pack_rows(
-        _native.input_array(starts, np.int64, "starts"),
-        _native.input_array(counts, np.int64, "counts"),
+    binding.native().lib.scx_pack_rows(
+        binding.input_array(starts, np.int64, "starts"),
+        binding.input_array(counts, np.int64, "counts"),
         len(counts),
-        _native.input_array(indices, np.int32, "indices"),
-        _native.input_array(data, np.float32, "data"),
-        _native.output_array(new_indices, np.int32, "indices"),
-        _native.output_array(new_data, np.float32, "data"),
+        binding.input_array(indices, np.int32, "indices"),
+        binding.input_array(data, np.float32, "data"),
+        binding.output_array(new_indices, np.int32, "indices"),
+        binding.output_array(new_data, np.float32, "data"),
     )
     new_indices, new_data = new_indices[:total], new_data[:total]
     if in_place and 2 * total < len(indices):

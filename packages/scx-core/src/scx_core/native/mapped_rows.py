@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._matrix import Matrix
-from scx_core._native import native
-from scx_core._packing import CsrArrays, packed
+from scx_core.native import binding
+from scx_core.native.binding import native
+from scx_core.native.matrix import Matrix
+from scx_core.native.packing import CsrArrays, packed
 
 
 def gather_mapped(
@@ -48,17 +48,17 @@ def gather_mapped(
         A row is damaged.
     """
     ffi = native().ffi
-    table = _native.input_array(places, np.int32, "places", length=matrix.shape[1])
+    table = binding.input_array(places, np.int32, "places", length=matrix.shape[1])
     sources = ffi.new("scx_row_source[]", 1)
     sources[0].matrix = matrix.handle
     sources[0].remap = table
     source_of_row = np.zeros(len(rows), dtype=np.uint32)
-    joined = _native.new_struct(
+    joined = binding.new_struct(
         "scx_joined_rows",
         n_sources=1,
         sources=sources,
-        source_of_row=_native.input_array(source_of_row, np.uint32, "source_of_row"),
-        rows=_native.input_array(rows, np.int64, "rows"),
+        source_of_row=binding.input_array(source_of_row, np.uint32, "source_of_row"),
+        rows=binding.input_array(rows, np.int64, "rows"),
         n_rows=len(rows),
     )
     failed = ffi.new("uint64_t *")  # the source at fault, of which there is one
@@ -69,14 +69,14 @@ def gather_mapped(
     indices = np.empty(n_values, dtype=np.int32)
     values = np.empty(n_values, dtype=np.float32)
     kept = np.empty(len(rows), dtype=np.int64)
-    output = _native.new_struct(
+    output = binding.new_struct(
         "scx_joined_output",
-        starts=_native.input_array(starts, np.int64, "starts"),
-        counts=_native.input_array(counts, np.int64, "counts"),
-        indices=_native.output_array(indices, np.int32, "indices"),
-        values=_native.output_array(values, np.float32, "values"),
-        kept=_native.output_array(kept, np.int64, "kept"),
+        starts=binding.input_array(starts, np.int64, "starts"),
+        counts=binding.input_array(counts, np.int64, "counts"),
+        indices=binding.output_array(indices, np.int32, "indices"),
+        values=binding.output_array(values, np.float32, "values"),
+        kept=binding.output_array(kept, np.int64, "kept"),
     )
-    options = _native.new_struct("scx_joined_options", threads=threads)
-    _native.call("scx_joined_gather", joined, options, output, failed, path=path)
+    options = binding.new_struct("scx_joined_options", threads=threads)
+    binding.call("scx_joined_gather", joined, options, output, failed, path=path)
     return packed(starts, kept, indices, values, in_place=True)

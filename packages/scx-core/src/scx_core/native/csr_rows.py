@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._native import CData
+from scx_core.native import binding
+from scx_core.native.binding import CData
 
 _ID_MAX = 2**31 - 1
 
@@ -32,11 +32,11 @@ class CsrRows:
 
     def pointer(self) -> CData:
         """The `scx_csr_rows` of it. Who passes it on keeps this object."""
-        return _native.new_struct(
+        return binding.new_struct(
             "scx_csr_rows",
-            indptr=_native.input_array(self.indptr, np.int64, "indptr"),
-            indices=_native.input_array(self.indices, np.int32, "indices"),
-            values=_native.input_array(self.data, np.float32, "data"),
+            indptr=binding.input_array(self.indptr, np.int64, "indptr"),
+            indices=binding.input_array(self.indices, np.int32, "indices"),
+            values=binding.input_array(self.data, np.float32, "data"),
             n_rows=self.n_rows,
             n_values=len(self.indices),
         )

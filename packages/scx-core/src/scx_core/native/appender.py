@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scx_core import _native
 from scx_core._closing import Closing
-from scx_core._container import FileReader
-from scx_core._native import CData, call, native
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
+from scx_core.native.container import FileReader
 
 
 class FileAppender(Closing):
@@ -35,7 +35,7 @@ class FileAppender(Closing):
         self._path = file.path
         self._file_handle = file.handle
         call("scx_appender_open", self._file_handle, out, path=self._path)
-        self._handle: CData | None = _native.owned(out[0], library.lib.scx_appender_close)
+        self._handle: CData | None = binding.owned(out[0], library.lib.scx_appender_close)
 
     def set_deleted(self, bitmaps: Sequence[tuple[int, bytes]]) -> None:
         """Replace the deletion vectors.
@@ -50,8 +50,8 @@ class FileAppender(Closing):
             "scx_appender_set_deleted",
             self._own_handle,
             len(bitmaps),
-            _native.input_array(numbers, np.uint32, "numbers"),
-            _native.input_array(lengths, np.uint32, "lengths"),
+            binding.input_array(numbers, np.uint32, "numbers"),
+            binding.input_array(lengths, np.uint32, "lengths"),
             native().ffi.from_buffer("uint8_t[]", data),
             path=self._path,
         )

@@ -13,11 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
 from scx_core._errors import CorruptFileError
-from scx_core._matrix import Matrix
-from scx_core._native import CData, call, native
-from scx_core._pipeline import CsrBatch, CsrPipeline, DensePipeline, MatrixPipeline, value_options
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
+from scx_core.native.matrix import Matrix
+from scx_core.native.pipeline import (
+    CsrBatch,
+    CsrPipeline,
+    DensePipeline,
+    MatrixPipeline,
+    value_options,
+)
 
 NOT_KEPT = -1
 """In a map of columns: one that batches leave out."""
@@ -63,7 +69,7 @@ class Columns:
         library = native()
         pointer = library.ffi.NULL
         if targets is not None:
-            pointer = _native.input_array(targets, np.int32, "targets", length=n_columns)
+            pointer = binding.input_array(targets, np.int32, "targets", length=n_columns)
         values = value_options(
             normalize=normalize,
             log1p=log1p,
@@ -73,7 +79,7 @@ class Columns:
         )
         out = library.ffi.new("scx_columns **")
         call("scx_columns_open", n_columns, pointer, n_output, values, out)
-        self.handle: CData = _native.owned(out[0], library.lib.scx_columns_close)
+        self.handle: CData = binding.owned(out[0], library.lib.scx_columns_close)
         self.n_output = n_output
         self.dtype = dtype
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._native import call, native
+from scx_core.native import binding
+from scx_core.native.binding import call, native
 
 # points that are looked at in one call; between calls Python can react to Ctrl-C
 POINTS_PER_CALL = 2**16
@@ -35,15 +35,15 @@ class PointTree:
         self.n_points, n_axes = coordinates.shape
         self._threads = threads
         out = library.ffi.new("scx_neighbors **")
-        pointer = _native.input_array(coordinates, np.float32, "coordinates")
+        pointer = binding.input_array(coordinates, np.float32, "coordinates")
         call("scx_neighbors_open", pointer, self.n_points, n_axes, threads, out)
-        self._handle = _native.owned(out[0], library.lib.scx_neighbors_close)
+        self._handle = binding.owned(out[0], library.lib.scx_neighbors_close)
 
     def nearest(self, k: int) -> Numbers:
         """The k nearest others of each point, or all where there are fewer: int64, (points, k)."""
         k = min(k, max(0, self.n_points - 1))
         found = np.empty((self.n_points, k), dtype=np.int64)
-        pointer = _native.output_array(found, np.int64, "found")
+        pointer = binding.output_array(found, np.int64, "found")
         for first, last in self._pieces() if k else ():
             call("scx_neighbors_nearest", self._handle, first, last, k, pointer, self._threads)
         return found
@@ -51,15 +51,15 @@ class PointTree:
     def within(self, radius: float) -> tuple[Numbers, Numbers]:
         """Which others lie within a radius, it included: indptr (points + 1) and their numbers."""
         counts = np.zeros(self.n_points, dtype=np.int64)
-        pointer = _native.output_array(counts, np.int64, "counts")
+        pointer = binding.output_array(counts, np.int64, "counts")
         for first, last in self._pieces():
             arguments = (first, last, radius, pointer, self._threads)
             call("scx_neighbors_count_within", self._handle, *arguments)
         indptr = np.zeros(self.n_points + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
         found = np.empty(int(indptr[-1]), dtype=np.int64)
-        starts = _native.input_array(indptr, np.int64, "indptr")
-        target = _native.output_array(found, np.int64, "found")
+        starts = binding.input_array(indptr, np.int64, "indptr")
+        target = binding.output_array(found, np.int64, "found")
         for first, last in self._pieces():
             rest = (radius, starts, target, self._threads)
             call("scx_neighbors_within", self._handle, first, last, *rest)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
 from scx_core._errors import CorruptFileError
-from scx_core._matrix import Matrix
-from scx_core._native import CData, native
-from scx_core._pipeline import CsrBatch, CsrPipeline
+from scx_core.native import binding
+from scx_core.native.binding import CData, native
+from scx_core.native.matrix import Matrix
+from scx_core.native.pipeline import CsrBatch, CsrPipeline
 
 _FILE = re.compile(r"file (\d+): ")
 
@@ -51,7 +51,7 @@ def row_sources(sources: Sequence[RowSource]) -> tuple[CData, list[CData]]:
         struct.matrix = source.matrix.handle
         struct.file_identity = source.file_identity
         if source.remap is not None:
-            pointer = _native.input_array(source.remap, np.int32, "remap")
+            pointer = binding.input_array(source.remap, np.int32, "remap")
             kept.append(pointer)
             struct.remap = pointer
     return structs, kept

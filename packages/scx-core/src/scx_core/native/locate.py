@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIBRARY_VARIABLE = "SCX_LIBRARY"
-LIBRARY_FOLDER = Path(__file__).parent / "_lib"
+LIBRARY_FOLDER = Path(__file__).parents[1] / "_lib"
 HEADER_NAME = "scx.h"
 
 

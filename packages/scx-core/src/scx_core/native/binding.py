@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cffi import FFI
 
 from scx_core._errors import Failure, exception_for
-from scx_core._locate import locate
+from scx_core.native.locate import locate
 
 CData: TypeAlias = Any
 """A C value or pointer of cffi."""

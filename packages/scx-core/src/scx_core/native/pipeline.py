@@ -19,10 +19,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _errors, _native
+from scx_core import _errors
 from scx_core._closing import Closing
-from scx_core._matrix import LOG1P, NORMALIZE, Matrix
-from scx_core._native import CData, call, native
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
+from scx_core.native.matrix import LOG1P, NORMALIZE, Matrix
 
 THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
 BATCHES_MAX = 1024  # SCX_PIPELINE_BATCHES_MAX
@@ -67,7 +68,7 @@ def shuffle(values: npt.NDArray[np.int64], *, stream: int, position: int = 0) ->
     """
     place = native().ffi.new("uint64_t *", position)
     call(
-        "scx_shuffle", stream, place, _native.output_array(values, np.int64, "values"), values.size
+        "scx_shuffle", stream, place, binding.output_array(values, np.int64, "values"), values.size
     )
     return int(place[0])
 
@@ -99,8 +100,8 @@ def value_options(
         raise ValueError(f"target_sum={target_sum} must be finite and positive")
     panel = native().ffi.NULL
     if columns is not None:
-        panel = _native.input_array(columns, np.uint32, "columns")
-    options = _native.new_struct(
+        panel = binding.input_array(columns, np.uint32, "columns")
+    options = binding.new_struct(
         "scx_dense_options",
         transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
         target_sum=target_sum,
@@ -202,12 +203,12 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         self._closing = False
         self._n_columns = n_columns
         library = native()
-        options = _native.new_struct("scx_pipeline_options", threads=threads, batches=batches)
+        options = binding.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
         call(*opening, options, out, path=path)
         key = int(library.ffi.cast("uintptr_t", out[0]))
         _IN_USE[key] = reads
-        self._handle: CData | None = _native.owned(out[0], _closer(key))
+        self._handle: CData | None = binding.owned(out[0], _closer(key))
         _PIPELINES.add(self)
 
     @property
@@ -225,7 +226,7 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         RuntimeError
             As many batches as the pipeline was opened for are under way.
         """
-        pointer = _native.input_array(rows, np.int64, "rows")
+        pointer = binding.input_array(rows, np.int64, "rows")
         self._call("scx_pipeline_submit", pointer, rows.size)
 
     def wait(self) -> BatchT:
@@ -241,14 +242,14 @@ class MatrixPipeline(Closing, Generic[BatchT]):
             No batch was submitted.
         """
         library = native()
-        batch = _native.new_struct("scx_batch")
+        batch = binding.new_struct("scx_batch")
         error = library.ffi.new("scx_error *")
         self._check_process()
         while True:
             with self._lock:
                 status = library.lib.scx_pipeline_wait(self._open(), WAIT_MS, batch, error)
             if status != _errors.TIMEOUT:
-                _native.check(status, error, path=self._path)
+                binding.check(status, error, path=self._path)
                 return self._array(batch)
 
     def cancel(self) -> None:

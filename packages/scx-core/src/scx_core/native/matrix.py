@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._container import FileReader
-from scx_core._native import CData, call, native
 from scx_core._value_types import dtype_of, value_type
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
+from scx_core.native.container import FileReader
 
 NORMALIZE = 1  # SCX_NORMALIZE
 LOG1P = 2  # SCX_LOG1P
@@ -68,7 +68,7 @@ class Matrix:
         # the library reads through the file as long as the matrix lives
         self._file_handle = file.handle
         out = library.ffi.new("scx_matrix **")
-        raw_name = _native.name_bytes(name, "name")
+        raw_name = binding.name_bytes(name, "name")
         call(
             "scx_matrix_open",
             self._file_handle,
@@ -78,7 +78,7 @@ class Matrix:
             out,
             path=self._path,
         )
-        self._handle: CData | None = _native.owned(out[0], library.lib.scx_matrix_close)
+        self._handle: CData | None = binding.owned(out[0], library.lib.scx_matrix_close)
         self.info = self._read_info()
 
     @property
@@ -111,7 +111,7 @@ class Matrix:
             self.handle,
             _rows_pointer(rows),
             len(rows),
-            _native.output_array(counts, np.int64, "counts"),
+            binding.output_array(counts, np.int64, "counts"),
             path=self._path,
         )
         return counts
@@ -124,7 +124,7 @@ class Matrix:
             self.handle,
             _rows_pointer(rows),
             len(rows),
-            _native.output_array(totals, np.float64, "totals"),
+            binding.output_array(totals, np.float64, "totals"),
             path=self._path,
         )
         return totals
@@ -175,10 +175,10 @@ class Matrix:
                 self.handle,
                 _rows_pointer(rows[start:stop]),
                 stop - start,
-                _native.input_array(indptr[start : stop + 1] - first, np.int64, "indptr"),
-                _native.output_array(indices[first:last], np.int32, "indices"),
+                binding.input_array(indptr[start : stop + 1] - first, np.int64, "indptr"),
+                binding.output_array(indices[first:last], np.int32, "indices"),
                 value_type(wanted),
-                _native.output_array(values[first:last], wanted, "values"),
+                binding.output_array(values[first:last], wanted, "values"),
                 threads,
                 path=self._path,
             )
@@ -227,8 +227,8 @@ class Matrix:
         ffi = native().ffi
         panel = ffi.NULL
         if columns is not None:
-            panel = _native.input_array(columns, np.uint32, "columns")
-        options = _native.new_struct(
+            panel = binding.input_array(columns, np.uint32, "columns")
+        options = binding.new_struct(
             "scx_dense_options",
             transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
             target_sum=target_sum,
@@ -241,7 +241,7 @@ class Matrix:
             _rows_pointer(rows),
             len(rows),
             options,
-            _native.output_array(out, np.float32, "out"),
+            binding.output_array(out, np.float32, "out"),
             threads,
             path=self._path,
         )
@@ -262,7 +262,7 @@ class Matrix:
             native().ffi.release(handle)
 
     def _read_info(self) -> MatrixInfo:
-        struct = _native.new_struct("scx_matrix_info")
+        struct = binding.new_struct("scx_matrix_info")
         call("scx_matrix_get_info", self.handle, struct, path=self._path)
         dtype = dtype_of(int(struct.value_type))
         if dtype is None:
@@ -293,7 +293,7 @@ def _pieces(indptr: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def _rows_pointer(rows: npt.NDArray[np.int64]) -> CData:
     if rows.ndim != 1:
         raise ValueError(f"rows has {rows.ndim} dimensions, expected one")
-    return _native.input_array(rows, np.int64, "rows")
+    return binding.input_array(rows, np.int64, "rows")
 
 
 def _check_threads(threads: int) -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
 from scx_core._closing import Closing
-from scx_core._file_writer import FileWriter, Mended, total_mended
-from scx_core._native import CData, call, native
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
+from scx_core.native.file_writer import FileWriter, Mended, total_mended
 
 __all__ = [
     "FileInfo",
@@ -128,13 +128,13 @@ class FileReader(Closing):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
-        raw_path = _native.path_bytes(path)
+        raw_path = binding.path_bytes(path)
         self.path = os.fspath(path)
         self.verify = verify
         library = native()
         out = library.ffi.new("scx_file **")
         call("scx_file_open", raw_path, VERIFY if verify else 0, out, path=self.path)
-        self._handle: CData | None = _native.owned(out[0], library.lib.scx_file_close)
+        self._handle: CData | None = binding.owned(out[0], library.lib.scx_file_close)
         self._checked: set[int] = set()
 
     @property
@@ -152,7 +152,7 @@ class FileReader(Closing):
     @functools.cached_property
     def info(self) -> FileInfo:
         """Shape, counts and versions."""
-        struct = _native.new_struct("scx_file_info")
+        struct = binding.new_struct("scx_file_info")
         call("scx_file_get_info", self.handle, struct, path=self.path)
         fields = FileInfo.__dataclass_fields__
         return FileInfo(**{name: int(getattr(struct, name)) for name in fields})
@@ -201,7 +201,7 @@ class FileReader(Closing):
         """The section of that type, name and modality, or None."""
         handle = self.handle
         out = native().ffi.new("uint32_t *")
-        raw_name = _native.name_bytes(name, "name")
+        raw_name = binding.name_bytes(name, "name")
         try:
             call(
                 "scx_file_find_section",
@@ -250,7 +250,7 @@ class FileReader(Closing):
         null = native().ffi.NULL
         call("scx_file_get_row_ranges", self.handle, null, 0, count, path=self.path)
         ends = np.empty(int(count[0]), dtype=np.uint64)
-        pointer = _native.output_array(ends, np.uint64, "ends")
+        pointer = binding.output_array(ends, np.uint64, "ends")
         call("scx_file_get_row_ranges", self.handle, pointer, len(ends), count, path=self.path)
         return ends.astype(np.int64)
 
@@ -262,7 +262,7 @@ class FileReader(Closing):
         count = native().ffi.new("uint64_t *")
         call("scx_file_count_deleted", self.handle, count, path=self.path)
         rows = np.empty(int(count[0]), dtype=np.int64)
-        pointer = _native.output_array(rows, np.int64, "rows")
+        pointer = binding.output_array(rows, np.int64, "rows")
         call("scx_file_get_deleted", self.handle, pointer, len(rows), path=self.path)
         return rows
 
@@ -284,12 +284,12 @@ class FileReader(Closing):
         return f"FileReader({self.path!r}, {state})"
 
     def _section_struct(self, index: int) -> CData:
-        struct = _native.new_struct("scx_section_info")
+        struct = binding.new_struct("scx_section_info")
         call("scx_file_get_section", self.handle, _section_index(index), struct, path=self.path)
         return struct
 
     def _modality(self, index: int) -> Modality:
-        struct = _native.new_struct("scx_modality_info")
+        struct = binding.new_struct("scx_modality_info")
         call("scx_file_get_modality", self.handle, index, struct, path=self.path)
         return Modality(
             modality_id=index + 1,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core import _native
-from scx_core._native import CData, call, native
 from scx_core._value_types import dtype_of
+from scx_core.native import binding
+from scx_core.native.binding import CData, call, native
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class FileWriter:
         codec: int = 0,
         overwrite: bool = False,
     ) -> None:
-        raw_path = _native.path_bytes(path)
+        raw_path = binding.path_bytes(path)
         self.path = os.fspath(path)
-        options = _native.new_struct(
+        options = binding.new_struct(
             "scx_writer_options",
             overwrite=int(overwrite),
             shard_target_rows=shard_target_rows,
@@ -80,7 +80,7 @@ class FileWriter:
         library = native()
         out = library.ffi.new("scx_writer **")
         call("scx_writer_create", raw_path, options, out, path=self.path)
-        self._handle: CData | None = _native.owned(out[0], library.lib.scx_writer_close)
+        self._handle: CData | None = binding.owned(out[0], library.lib.scx_writer_close)
         # reentrant, because a signal handler may close while a call is being prepared
         self._lock = threading.RLock()
         self._process_id = os.getpid()
@@ -93,7 +93,7 @@ class FileWriter:
         """Declare the next modality, before its first section; ids count from 1."""
         self._call(
             "scx_writer_add_modality",
-            _native.name_bytes(name, "name"),
+            binding.name_bytes(name, "name"),
             modality_type,
             codec,
             value_type,
@@ -118,7 +118,7 @@ class FileWriter:
             "scx_writer_add_section",
             int(section_type),
             modality_id,
-            _native.name_bytes(name, "name"),
+            binding.name_bytes(name, "name"),
             pointer,
             len(pointer),
         )
@@ -141,8 +141,8 @@ class FileWriter:
 
         `threads` 0 takes as many as the machine has; `keep_zeros` keeps explicit zeros.
         """
-        raw_name = native().ffi.new("char[]", _native.name_bytes(name, "name"))
-        options = _native.new_struct(
+        raw_name = native().ffi.new("char[]", binding.name_bytes(name, "name"))
+        options = binding.new_struct(
             "scx_shard_options",
             section_type=int(section_type),
             modality_id=modality_id,
@@ -182,7 +182,7 @@ class FileWriter:
             What was wrong with these rows.
         """
         dtype = self._shard_dtype()
-        pointers = _native.input_array(indptr, np.int64, "indptr")
+        pointers = binding.input_array(indptr, np.int64, "indptr")
         if indptr.ndim != 1 or indptr.size == 0:
             raise ValueError("indptr must have one dimension and at least one entry")
         n_values = int(indptr[-1]) - int(indptr[0])
@@ -194,18 +194,18 @@ class FileWriter:
             "scx_shard_append_csr",
             indptr.size - 1,
             pointers,
-            _native.input_array(
+            binding.input_array(
                 indices, np.int64 if wide else np.int32, "indices", length=n_values
             ),
             8 if wide else 4,
-            _native.input_array(values, dtype, "values", length=n_values),
+            binding.input_array(values, dtype, "values", length=n_values),
             mended,
         )
         return _mended(mended)
 
     def append_dense(self, values: npt.NDArray[Any]) -> Mended:
         """Append the next rows of the shard that is open, shape (rows, columns of the shard)."""
-        pointer = _native.input_array(values, self._shard_dtype(), "values")
+        pointer = binding.input_array(values, self._shard_dtype(), "values")
         if values.ndim != 2 or values.shape[1] != self._n_cols:
             raise ValueError(f"values has shape {values.shape}, expected (rows, {self._n_cols})")
         mended = native().ffi.new("scx_mended *")

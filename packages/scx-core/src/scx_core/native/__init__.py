@@ -1,0 +1,1 @@
+"""The native library as Python sees it: files, matrices, pipelines, behind its C interface."""
