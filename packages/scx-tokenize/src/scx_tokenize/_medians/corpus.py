@@ -137,7 +137,11 @@ def count_part(
         for start in range(part.start, part.stop, step)
     ]
     totals, whole_numbers = np.zeros(corpus.n_genes, dtype=np.float64), True
-    for positions, values in zip(blocks, _ahead(read, blocks, threads), strict=True):
+    # where reading takes one thread, the others have something to do meanwhile
+    ahead = threads != 1 and not cells.reads_in_threads
+    for positions, values in zip(
+        blocks, _ahead(read, blocks) if ahead else map(read, blocks), strict=True
+    ):
         search.count(
             values.rows,
             values.factors,
@@ -150,14 +154,9 @@ def count_part(
 
 
 def _ahead(
-    read: Callable[[npt.NDArray[np.int64]], Values],
-    blocks: Sequence[npt.NDArray[np.int64]],
-    threads: int | None,
+    read: Callable[[npt.NDArray[np.int64]], Values], blocks: Sequence[npt.NDArray[np.int64]]
 ) -> Iterator[Values]:
-    """What `read` gives for each of `blocks`; with more than one thread while others are used."""
-    if threads == 1:
-        yield from map(read, blocks)
-        return
+    """What `read` gives for each of `blocks`, read while others are used."""
     # one worker: the readers of HDF5 take no more
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scx-medians") as executor:
         waiting: deque[Future[Values]] = deque()

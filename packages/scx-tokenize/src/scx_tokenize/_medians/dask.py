@@ -13,7 +13,7 @@ from scx_tokenize._medians.corpus import Corpus, Part, Sums, count_part
 from scx_tokenize._medians.run import PassCounter
 from scx_tokenize._medians.search import MedianSearch, TableEntries
 from scx_tokenize.jobs._dask import each_result
-from scx_tokenize.jobs._shards import Stopped
+from scx_tokenize.jobs._files import Stopped
 
 if TYPE_CHECKING:
     from distributed import Client

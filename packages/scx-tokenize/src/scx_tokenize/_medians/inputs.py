@@ -14,7 +14,7 @@ from scx_core._genes import JoinedGenes
 from scx_tokenize._genes import FileGenes, file_genes, match_genes
 from scx_tokenize.jobs._cells import Cells, H5adCells, open_cells
 from scx_tokenize.jobs._fractions import first_fractions, warn_of_fractions
-from scx_tokenize.jobs._inputs import content_identity, turned_file
+from scx_tokenize.jobs._inputs import content_identities, turned_file
 from scx_tokenize.jobs._obs import kept_positions
 
 
@@ -95,9 +95,10 @@ def look_at(
     looked = [_look_at_one(path, selection) for path in paths]
     genes = match_genes([ids for _, ids in looked], min_known_genes=min_known_genes)
     tell_of_fractions([each for each, _ in looked if each.has_fractions])
+    identities = content_identities(paths)
     inputs = [
-        replace(each, places=places)
-        for (each, _), places in zip(looked, genes.columns, strict=True)
+        replace(each, places=places, identity=identity)
+        for (each, _), places, identity in zip(looked, genes.columns, identities, strict=True)
     ]
     return inputs, genes
 
@@ -127,7 +128,7 @@ def _look_at_one(path: str, selection: Selection) -> tuple[Input, FileGenes]:
             n_genes=len(var),
             places=None,
             stamp=stamp,
-            identity=content_identity(path),
+            identity="",
             has_fractions=first_fractions(cells, is_in_rows=is_in_rows),
         )
         return found, file_genes(path, var, selection.gene_key)

@@ -30,8 +30,8 @@ BITS_AT_LEAST = 4
 # Most that are counted in one cell of the table.
 COUNT_BYTES = 4
 COUNT_MAX = 2**32 - 1
-# What is summed up of the table at a time.
-SUMMED_BYTES = 2**25
+# Buckets that are summed up before one is looked for: their sums tell which of them to look into.
+SUMMED_BUCKETS = 64
 
 NO_SLOT = -1
 NO_PREFIX = 2**32 - 1  # larger than any prefix, as these have 31 bits at most
@@ -195,8 +195,9 @@ class MedianSearch:
             The values were not those of the pass before.
         """
         step = self._plan.bits[self._pass]
+        groups = self._group_sums()
         if self._pass == 0:
-            self.n_values = self._table_sums()
+            self.n_values = groups.sum(axis=0, dtype=np.int64)
             self._n_first = self._n_seen
             self._below = np.stack([(self.n_values - 1) // 2, self.n_values // 2])
         if self._n_seen != self._n_first:
@@ -206,13 +207,13 @@ class MedianSearch:
             )
         seen = np.flatnonzero(self.n_values)
         before = np.stack([self._prefix[seen]] * 2)
-        buckets, below = self._descend(self._slot[seen], self._below[:, seen])
+        buckets, below = self._descend(groups, self._slot[seen], self._below[:, seen])
         parted = np.flatnonzero(self._second_slot[seen] != NO_SLOT)
         if len(parted):
             upper = seen[parted]
             before[1, parted] = self._second_prefix[upper]
-            buckets[1, parted], below[1, parted] = self._descend(
-                self._second_slot[upper], self._below[1:, upper]
+            (buckets[1, parted],), (below[1, parted],) = self._descend(
+                groups, self._second_slot[upper], self._below[1:, upper]
             )
         self._below[:, seen] = below
         first, second = before << np.uint32(step) | buckets
@@ -238,13 +239,20 @@ class MedianSearch:
             self._table = np.zeros((buckets, self._n_slots), dtype=np.uint32)
         return self._table
 
-    def _table_sums(self) -> npt.NDArray[np.int64]:
+    def _group_sums(self) -> npt.NDArray[np.uint32]:
+        """The table with as many buckets to a row as are looked into at once."""
         table = self._counts()
-        sums: npt.NDArray[np.int64] = table.sum(axis=0, dtype=np.int64)
+        step = min(SUMMED_BUCKETS, len(table))
+        by_group = table.reshape(len(table) // step, step, self._n_slots)
+        # sums are numbers of cells, which fit
+        sums: npt.NDArray[np.uint32] = by_group.sum(axis=1, dtype=np.uint32)
         return sums
 
     def _descend(
-        self, slots: npt.NDArray[np.int32], below: npt.NDArray[np.int64]
+        self,
+        groups: npt.NDArray[np.uint32],
+        slots: npt.NDArray[np.int32],
+        below: npt.NDArray[np.int64],
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """In each slot the buckets of the values with `below` ones below them, of shape (values,
         slots), and how many of these are in the bucket itself.
@@ -252,24 +260,18 @@ class MedianSearch:
         Of a value that is in another slot the bucket is the last one.
         """
         table = self._counts()
+        step = len(table) // len(groups)
         buckets = np.empty(below.shape, dtype=np.uint32)
         left = np.empty(below.shape, dtype=np.int64)
-        for part in self._pieces(len(slots)):
-            # sums are numbers of cells, which fit
-            counted = table[:, slots[part]].cumsum(axis=0, dtype=np.uint32)
-            for rank, wanted in enumerate(below[:, part]):
-                found = (counted <= wanted.astype(np.uint32)).sum(axis=0)
-                if rank == 0 and (found == len(counted)).any():
-                    raise RuntimeError("an input was changed while it was read")
-                found = np.minimum(found, len(counted) - 1)
-                fewer = counted[np.maximum(found - 1, 0), np.arange(len(found))].astype(np.int64)
-                buckets[rank, part] = found
-                left[rank, part] = wanted - np.where(found > 0, fewer, 0)
+        sums = groups[:, slots]
+        for rank, wanted in enumerate(below):
+            group, left_in_group, is_there = _place_in(sums, wanted)
+            if rank == 0 and not is_there.all():
+                raise RuntimeError("an input was changed while it was read")
+            counts = table[group * step + np.arange(step)[:, None], slots]
+            place, left[rank], _ = _place_in(counts, left_in_group)
+            buckets[rank] = group * step + place
         return buckets, left
-
-    def _pieces(self, n_slots: int) -> list[slice]:
-        step = max(1, (SUMMED_BYTES // 4) >> self._plan.bits[self._pass])
-        return [slice(start, start + step) for start in range(0, n_slots, step)]
 
     def _give_slots(
         self,
@@ -287,3 +289,16 @@ class MedianSearch:
         self._second_slot[genes[parted]] = len(genes) + np.arange(int(parted.sum()))
         self._second_prefix[genes[parted]] = second[parted]
         self._n_slots = len(genes) + int(parted.sum())
+
+
+def _place_in(
+    counts: npt.NDArray[np.uint32], wanted: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """In each column the row of the value with `wanted` ones below it, the last one where there is
+    no such value; how many of these are in that row, and whether it is there."""
+    counted = counts.cumsum(axis=0, dtype=np.uint32)
+    found = (counted <= wanted.astype(np.uint32)).sum(axis=0)
+    is_there = found < len(counted)
+    found = np.minimum(found, len(counted) - 1)
+    fewer = counted[np.maximum(found - 1, 0), np.arange(len(found))].astype(np.int64)
+    return found, wanted - np.where(found > 0, fewer, 0), is_there

@@ -82,6 +82,11 @@ class Cells(Closing):
             Threads that decode.
         """
 
+    @property
+    @abstractmethod
+    def reads_in_threads(self) -> bool:
+        """Whether `gather` keeps all its threads busy."""
+
     def close(self) -> None:
         """Let the file go."""
         self._stack.close()
@@ -112,6 +117,10 @@ class ScxCells(Cells):
     def rows(self) -> Positions:
         live = self.experiment.live_rows
         return live if self._shown is None else np.sort(live[self._shown])
+
+    @property
+    def reads_in_threads(self) -> bool:
+        return True
 
     def var(self) -> pd.DataFrame:
         return self._genes.load_var()
@@ -188,6 +197,10 @@ class H5adCells(Cells):
     @cached_property
     def rows(self) -> Positions:
         return np.arange(self.matrix_source.shape[0], dtype=np.int64)
+
+    @property
+    def reads_in_threads(self) -> bool:
+        return self._turned is not None
 
     def var(self) -> pd.DataFrame:
         from scx_core.sources.h5_elements import read_frame

@@ -21,10 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from ._description import Job, Task
-from ._files import PARTIAL_SUFFIX
+from ._files import PARTIAL_SUFFIX, Stopped
 from ._opened import forget_inputs
 from ._running import OnCells, Records, Runner
-from ._shards import ShardRecord, Stopped, make_shard
+from ._shards import ShardRecord, make_shard
 
 if TYPE_CHECKING:
     from distributed import Client

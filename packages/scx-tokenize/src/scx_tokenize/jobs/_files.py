@@ -1,15 +1,28 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and the hashes of their bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from .._arguments import available_cpus
 
 PARTIAL_SUFFIX = ".tmp"
+HASHED_BYTES = 2**20
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """Nobody waits for the result any more."""
 
 
 @contextmanager
@@ -32,10 +45,31 @@ def write_text(target: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def sha256_of(path: Path) -> str:
-    """The hash of a file's bytes, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256_of(path: Path, stop: threading.Event | None = None) -> str:
+    """The hash of a file's bytes, hexadecimal; `Stopped` once `stop` is set."""
+    digest = hashlib.sha256()
+    piece = memoryview(bytearray(HASHED_BYTES))
+    with path.open("rb", buffering=0) as file:
+        while n_bytes := file.readinto(piece):
+            digest.update(piece[:n_bytes])
+            if stop is not None and stop.is_set():
+                raise Stopped
+    return digest.hexdigest()
+
+
+def each_in_threads(
+    function: Callable[[Item, threading.Event], Result], items: Sequence[Item]
+) -> Generator[Result, None, None]:
+    """What the function gives for each item, in their order, from as many threads as there are
+    CPUs. When the generator ends before all are done, or is interrupted, it sets the event."""
+    stop = threading.Event()
+    n_threads = max(1, min(len(items), available_cpus()))
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="scx-tokenize")
+    try:
+        yield from pool.map(function, items, [stop] * len(items))
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def naming(path: Path, error: BaseException) -> BaseException:

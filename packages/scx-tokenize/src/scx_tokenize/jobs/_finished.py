@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scx_core._user_warnings import warn_user
 
-from .._arguments import available_cpus
 from ._description import Job, Task
-from ._files import naming, sha256_of, write_text
+from ._files import each_in_threads, naming, sha256_of, write_text
 from ._shards import ShardRecord
 
 NOTES = "finished.jsonl"
@@ -92,25 +92,22 @@ def unchanged(
     All bytes are read, by as many threads as there are CPUs.
     """
     kept: list[ShardRecord] = []
-    pool = ThreadPoolExecutor(available_cpus(), thread_name_prefix="scx-tokenize")
-    try:
-        for record, same in zip(records, pool.map(partial(_is_same, job), records), strict=True):
+    with closing(each_in_threads(partial(_is_same, job), records)) as answers:
+        for record, same in zip(records, answers, strict=True):
             if same:
                 kept.append(record)
                 on_cells(record.n_cells)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     left = {record.number for record in kept}
     _tell_of_changes(job, [one.file_name for one in records if one.number not in left])
     return kept
 
 
-def _is_same(job: Job, record: ShardRecord) -> bool:
+def _is_same(job: Job, record: ShardRecord, stop: threading.Event) -> bool:
     path = job.data_folder / record.file_name
     try:
         if os.path.getsize(path) != record.n_bytes:
             return False
-        return sha256_of(path) == record.sha256
+        return sha256_of(path, stop) == record.sha256
     except OSError:  # not there, or it cannot be read
         return False
 

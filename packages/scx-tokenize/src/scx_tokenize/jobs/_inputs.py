@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +19,7 @@ from scx_core._genes import without_version
 from .._genes import FileGenes, file_genes, match_genes
 from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
 from ._description import InputFile
-from ._files import sha256_of
+from ._files import each_in_threads, sha256_of
 from ._fractions import first_fractions
 from ._obs import kept_positions, obs_arrays
 from ._vocabulary import Vocabulary
@@ -126,21 +128,24 @@ def input_files(
                 f"genes names {len(chosen)} genes, such as {chosen[0]!r}, but the vocabulary has "
                 f"none of them; its genes look like {vocabulary.names[0]!r}"
             )
+    # before they are read: who writes to them then is noticed
+    facts = [os.stat(one.path) for one in inspected]
+    identities = content_identities([one.path for one in inspected])
     files = []
-    for one, columns, match in zip(inspected, joined.columns, joined.matches, strict=True):
+    for number, one in enumerate(inspected):
+        columns, match = joined.columns[number], joined.matches[number]
         places = _selected(columns, len(vocabulary), one.selected, wanted)
         if places is not None and not np.any(places >= 0):
             if wanted is None and one.selected is None:
                 raise ValueError(f"{one.path}: the vocabulary has none of its genes")
             raise ValueError(f"{one.path}: no gene is left of those that were selected")
-        facts = os.stat(one.path)  # before it is read: who writes to it then is noticed
         files.append(
             InputFile(
                 path=os.path.abspath(one.path),
                 kind=kind_of(one.path),
-                size=facts.st_size,
-                time=facts.st_mtime_ns,
-                identity=content_identity(one.path),
+                size=facts[number].st_size,
+                time=facts[number].st_mtime_ns,
+                identity=identities[number],
                 turned=None,
                 n_cells=one.n_cells,
                 places=places,
@@ -154,7 +159,13 @@ def input_files(
     return tuple(files)
 
 
-def content_identity(path: str) -> str:
+def content_identities(paths: Sequence[str]) -> list[str]:
+    """The `content_identity` of each file; several are read at once."""
+    with closing(each_in_threads(content_identity, paths)) as identities:
+        return list(identities)
+
+
+def content_identity(path: str, stop: threading.Event | None = None) -> str:
     """What stands for the content of a file, hexadecimal.
 
     Of a .scx file, a hash of the names and hashes of its sections; of an .h5ad, its SHA-256.
@@ -164,7 +175,7 @@ def content_identity(path: str) -> str:
 
         with Experiment(path) as experiment:
             return _of_sections(experiment)
-    return sha256_of(Path(path))
+    return sha256_of(Path(path), stop)
 
 
 def identity_of(cells: Cells) -> str:

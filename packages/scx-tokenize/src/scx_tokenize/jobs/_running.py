@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._locks import held_lock
 from ._description import Job, Task
+from ._files import Stopped
 from ._finished import NOTES, Notes, check_sizes, noted_records, unchanged
 from ._fractions import warn_of_fractions
 from ._inputs import TURNED_FOLDER
 from ._manifest import MANIFEST, manifest_of, prepare_folder, write_json, write_vocabulary
 from ._opened import forget_inputs
 from ._plan import turn_matrices
-from ._shards import ShardRecord, Stopped, make_shard
+from ._shards import ShardRecord, make_shard
 
 if TYPE_CHECKING:
     from scx_core.writing import Progress

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._description import BinOptions, Job, Task
-from ._files import sha256_of, whole_file
+from ._files import Stopped, sha256_of, whole_file
 from ._fractions import any_fractions
 from ._opened import opened_input
 from ._ragged import Tokens
@@ -49,10 +49,6 @@ class ShardRecord:
     whole_numbers: bool
     n_bytes: int
     sha256: str
-
-
-class Stopped(Exception):
-    """The job ends before this shard is done."""
 
 
 def make_shard(
