@@ -325,7 +325,7 @@ def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shutil, "rmtree", interrupted)
 
     def replace() -> None:
-        with staged(target) as hidden:
+        with staged(target, force=True) as hidden:
             hidden.mkdir()
             (hidden / "new").touch()
 

@@ -204,3 +204,15 @@ def test_one_modality_is_an_anndata_in_the_order_of_the_cells() -> None:
     np.testing.assert_array_equal(one.obsm["X_umap"], data["rna"][one.obs_names].obsm["X_umap"])
     refusal_leaves_nothing("20 cells", data=data, modalities=["prot"], **IDENTITY)
     refusal_leaves_nothing("several", data=data, **IDENTITY)
+
+
+def test_flags_in_obsm_are_no_embedding() -> None:
+    data = adata()
+    expected = written("h5ad", "without", data=data, **IDENTITY).read_bytes()
+    data.obsm["X_flags"] = np.ones((data.n_obs, 2), bool)
+    assert written("h5ad", "with", data=data, **IDENTITY).read_bytes() == expected
+
+
+def test_what_is_no_data_is_named() -> None:
+    for data in (pd.DataFrame({"a": [1]}), 5, np.ones((2, 2))):
+        refusal_leaves_nothing(f"data: is a {type(data).__name__}", data=data, **IDENTITY)

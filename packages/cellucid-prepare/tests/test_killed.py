@@ -63,6 +63,42 @@ def test_killed_at_many_moments(format: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("container", ["h5ad", "zarr2", "zip2"])
+def test_what_appears_meanwhile_is_not_replaced(container: str) -> None:
+    other = written(container, "other", **small())
+    target = Path(f"out{''.join(other.suffixes)}")
+
+    def appear(done: int, total: int) -> None:
+        if not target.exists():
+            os.rename(other, target)
+            appeared.append(digest(target))
+
+    appeared: list[str] = []
+    with pytest.raises(FileExistsError, match="has appeared meanwhile: pass force=True"):
+        written(container, **small(), progress=appear)
+    assert [digest(target)] == appeared and os.listdir() == [target.name]
+    written(container, **small(), force=True)
+
+
+def test_one_output_has_one_writer_in_a_process() -> None:
+    target = written("zarr2", **small())
+    before = digest(target)
+    tries: list[str] = []
+
+    def again(done: int, total: int) -> None:
+        with pytest.raises(RuntimeError, match="another call in this process is writing") as raised:
+            written("zarr2", **small(), force=True)
+        tries.append(str(raised.value))
+        assert digest(target) == before
+
+    written("zarr2", **small(), force=True, progress=again)
+    assert tries and digest(target) == before and os.listdir() == [target.name]
+    # whoever failed leaves the way free
+    with pytest.raises(ZeroDivisionError):
+        written("zarr2", **small(), force=True, progress=lambda done, total: 1 // 0)
+    written("zarr2", **small(), force=True)
+
+
 def digest(path: Path) -> str:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     content = b"".join(f.name.encode() + f.read_bytes() for f in files if f.is_file())

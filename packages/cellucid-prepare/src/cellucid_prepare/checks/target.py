@@ -29,6 +29,7 @@ class Target:
     path: Path
     format: Format
     zarr_format: int
+    force: bool
 
 
 def check_target(
@@ -55,7 +56,8 @@ def check_target(
     _check_existing(path, format, faults, force=bool(force))
     if len(faults.found) > before:
         return None
-    return Target(path, cast(Format, format), 2 if zarr_format is None else int(zarr_format))
+    number = 2 if zarr_format is None else int(zarr_format)
+    return Target(path, cast(Format, format), number, bool(force))
 
 
 def _check_zarr_format(format: str, zarr_format: Any, faults: Faults) -> None:

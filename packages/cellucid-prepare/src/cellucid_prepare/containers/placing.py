@@ -10,25 +10,58 @@ import glob
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+# the outputs that this process writes at the moment; what is staged has the process's number alone
+_written: set[Path] = set()
+_lock = threading.Lock()
+_APPEARED = "{target} has appeared meanwhile: pass force=True to replace it"
+
 
 @contextmanager
-def staged(target: Path) -> Iterator[Path]:
+def staged(target: Path, *, force: bool) -> Iterator[Path]:
     """Give a path beside `target` to write to; it becomes `target` if the block succeeds.
 
     Missing folders above `target` are made. Whatever fails in the block removes what was staged,
     and such folders; what was at `target` stays. What killed processes left is cleared first.
+
+    Raises
+    ------
+    FileExistsError
+        Something is at `target`, or has come there while the block ran, and `force` is False.
+    RuntimeError
+        Another call in this process writes to `target`.
     """
+    with _lock:
+        if target in _written:
+            raise RuntimeError(f"another call in this process is writing {target}: wait for it")
+        _written.add(target)
+    try:
+        with _staged(target, force=force) as hidden:
+            yield hidden
+    finally:
+        with _lock:
+            _written.discard(target)
+
+
+@contextmanager
+def _staged(target: Path, *, force: bool) -> Iterator[Path]:
     made = _make_folders(target.parent)
     clear_left_overs(target)
     hidden = target.parent / f".{target.name}.{os.getpid()}.partial"
     remove(hidden)
     try:
+        if not force and os.path.lexists(target):
+            raise FileExistsError(_APPEARED.format(target=target))
         yield hidden
-        _move_into_place(hidden, target)
+        _sync(hidden)
+        if force:
+            _move_into_place(hidden, target)
+        else:
+            _move_if_free(hidden, target)
     except BaseException:
         remove(hidden)
         for folder in reversed(made):
@@ -71,8 +104,24 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _move_if_free(hidden: Path, target: Path) -> None:
+    appeared = _APPEARED.format(target=target)
+    if os.path.lexists(target):
+        raise FileExistsError(appeared)
+    if hidden.is_dir():
+        os.rename(hidden, target)  # fails where a folder with content has come in between
+        return
+    try:
+        os.link(hidden, target)
+    except FileExistsError:
+        raise FileExistsError(appeared) from None
+    except OSError:  # not every file system has second names for a file
+        os.replace(hidden, target)
+    else:
+        hidden.unlink()
+
+
 def _move_into_place(hidden: Path, target: Path) -> None:
-    _sync(hidden)
     if not target.is_dir():
         os.replace(hidden, target)  # an old file is replaced in the same step
         return

@@ -105,7 +105,7 @@ def add_obsm(components: Components, obsm: Mapping[str, Any]) -> None:
 
 
 def numeric_arrays(obsm: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that are arrays of numbers, of one or two axes; frames and text are none."""
+    """The members that are arrays of numbers, of one or two axes; frames, text, flags are none."""
     return {key: value for key, value in obsm.items() if _is_numeric(value)}
 
 
@@ -115,4 +115,4 @@ def _is_numeric(value: Any) -> bool:
     if not (isinstance(value, np.ndarray) or sp.issparse(value)):
         return False
     array: Any = value
-    return array.dtype.kind in "biuf" and array.ndim in (1, 2)
+    return array.dtype.kind in "iuf" and array.ndim in (1, 2)

@@ -133,7 +133,8 @@ def closed_as_before(data: Any) -> Iterator[None]:
 
     `data` is an AnnData, a MuData, or anything else, for which nothing happens.
     """
-    parts = [data, *getattr(data, "mod", {}).values()]
+    modalities = getattr(data, "mod", None)
+    parts = [data, *(modalities.values() if isinstance(modalities, Mapping) else ())]
     files = [part.file for part in parts if getattr(part, "isbacked", False)]
     closed = [file for file in files if not file.is_open]
     try:
