@@ -586,7 +586,8 @@ int32_t scx_chunks_bound(const scx_chunk_encoding *encoding, uint64_t *bound_out
 int32_t scx_chunks_encode(const scx_chunk_encoding *encoding, const void *values, uint64_t n_values, uint8_t *out, uint64_t out_bytes, uint64_t *lengths_out, uint64_t n_chunks, scx_error *error);
 
 /* ---- tokens of a batch in memory; any thread ----
- * Rows do not depend on one another, and results not on `threads` (0: as many as the machine has). */
+ * Rows do not depend on one another, and results not on `threads` (0: as many as the machine has). What the outputs
+ * hold after a failure is not specified. */
 
 /* The k largest positive values of each row, ties by id. n_rows x k each: id, value, mask 1, pad 0; slots left over hold
  * n_genes_total + 1, 0, 0, 1; a row without a positive value begins with n_genes_total, 0, 0, 0. */

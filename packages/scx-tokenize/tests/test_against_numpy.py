@@ -63,6 +63,27 @@ def test_rank_tokens(batch, oracle, kind, l_max):
     assert result["norm_identity"] == int.from_bytes(stamp[:8], "little")
 
 
+@pytest.mark.parametrize("steps", [0, 1, 8, 30, 2**23])
+@pytest.mark.parametrize("top_count", [1, 2, 300, 70_000])
+@pytest.mark.parametrize("target", [1e4, 3e-32, 1e33])
+def test_rank_of_counts_over_statistics_that_are_almost_equal(oracle, steps, top_count, target):
+    """Statistics up to so many float32 steps apart, also from halves and doubles of each other."""
+    rng = np.random.default_rng(steps)
+    bits = np.float32(0.7).view(np.int32) + rng.integers(0, steps + 1, N_GENES, dtype=np.int32)
+    stats = bits.view(np.float32) * rng.choice([0.5, 1, 2, 3], N_GENES).astype(np.float32)
+    rows = (
+        np.arange(0, 20 * N_GENES + 1, N_GENES),
+        np.tile(np.arange(N_GENES), 20),
+        rng.integers(1, top_count + 1, 20 * N_GENES).astype(np.float32),
+    )
+    for l_max in (100, N_GENES):
+        result = tk.rank_tokens(*rows, stats, l_max, "v1", target)
+        ids = result["ids"].reshape(20, l_max)
+        assert [a[:n].tolist() for a, n in zip(ids, result["lengths"], strict=True)] == oracle.rank(
+            rows, stats, l_max, target
+        )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tie", ["left", "right", "seeded"])
 @pytest.mark.parametrize("n_bins", [3, 7, 51])

@@ -53,6 +53,33 @@ def test_rank_tokens(oracle, rows, l_max, seed, target):
     assert [a[:n].tolist() for a, n in zip(ids, result["lengths"], strict=True)] == expected
 
 
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 400),
+    st.integers(1, 400),
+    st.sampled_from([1, 2, 9, 400, 70_000]),
+    st.sampled_from([0, 1, 5, 60, 2**20, 2**27]),
+    st.sampled_from([1e4, 1e-34, 1e-30, 1e30, 1e38]),
+)
+@settings(max_examples=200, deadline=None)
+def test_rank_tokens_of_counts(oracle, seed, n_genes, l_max, top_count, steps, target):
+    """Counts over statistics that lie up to so many float32 steps apart."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0x3E000000, 0x40000000) + rng.integers(0, steps + 1, n_genes)
+    stats = bits.astype(np.int32).view(np.float32)
+    chosen = [np.flatnonzero(rng.random(n_genes) < rng.random()) for _ in range(3)]
+    lengths = [len(genes) for genes in chosen]
+    batch = (
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate(chosen),
+        rng.integers(1, top_count + 1, sum(lengths)).astype(np.float32),
+    )
+    result = tk.rank_tokens(*batch, stats, l_max, "v", target)
+    ids = result["ids"].reshape(3, l_max)
+    found = [a[:n].tolist() for a, n in zip(ids, result["lengths"], strict=True)]
+    assert found == oracle.rank(batch, stats, l_max, target)
+
+
 @given(ROWS, st.integers(3, 60), st.sampled_from(["left", "right", "seeded"]), THREADS)
 @settings(max_examples=150, deadline=None)
 def test_quantile_bins(oracle, rows, n_bins, tie, threads):

@@ -104,13 +104,12 @@ fn topK(
     threads: u32,
     report: *Report,
 ) Failure!void {
-    const who = "top_k: ";
+    const who = crop_kernel.Crop.who;
     const rows = try rows_module.checkedRows(rows_in, who, report);
     try checkWidth(who ++ "k", k, report);
     if (n_genes_total < 1) return report.fail(error.BadArgument, who ++ "n_genes_total must be >= 1, but it is 0", .{});
     if (n_genes_total > vocabulary_max) return report.fail(error.BadArgument, who ++
         "n_genes_total is {d}, but at most {d} genes can be told apart", .{ n_genes_total, vocabulary_max });
-    try rows.checkIds(who, n_genes_total, threads, report);
     const slots = try slotCount(rows, k);
     if (slots == 0) return;
     const crop: crop_kernel.Crop = .{
@@ -166,7 +165,7 @@ fn rank(
     lengths_out: ?[*]i32,
     report: *Report,
 ) Failure!void {
-    const who = "rank_tokens: ";
+    const who = rank_kernel.Ranking.who;
     const rows = try rows_module.checkedRows(rows_in, who, report);
     const options = try handle.required(*const RankOptions, options_in, "options", report);
     try handle.checkSize(RankOptions, options.struct_bytes, "scx_rank_options", report);
@@ -178,7 +177,6 @@ fn rank(
     else
         (try handle.required([*]const f32, options.gene_stats, "gene_stats", report))[0..n_genes];
     try rank_kernel.checkStatistics(who, statistics, report);
-    try rows.checkIds(who, n_genes, options.threads, report);
     const slots = try slotCount(rows, options.l_max);
     if (slots == 0) return;
     const job: rank_kernel.Ranking = .{

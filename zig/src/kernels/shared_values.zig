@@ -56,12 +56,19 @@ pub const Parted = struct {
             const start = if (number == 0) 0 else parted.groups[number - 1].end;
             const count = @min(group.end - start, ids_out.len - found);
             @memcpy(ids_out[found..][0..count], parted.taken_ids[start..][0..count]);
-            @memset(values_out[found..][0..count], group.value);
+            fill(values_out[found..][0..count], group.value);
             found += count;
         }
         return found;
     }
 };
+
+/// By vectors, which `@memset` of floats does not become.
+fn fill(out: []f32, value: f32) void {
+    var at: usize = 0;
+    while (at + lanes <= out.len) : (at += lanes) out[at..][0..lanes].* = @as(Floats, @splat(value));
+    for (out[at..]) |*place| place.* = value;
+}
 
 pub fn part(ids: []const i32, values: []const f32, space: Space) Parted {
     assert(ids.len == values.len);
@@ -92,6 +99,8 @@ fn smallestOf(values: []const f32) ?f32 {
     var is_any: @Vector(lanes, bool) = @splat(false);
     var at: usize = 0;
     while (at + lanes <= values.len) : (at += lanes) {
+        // the row that lies behind this one is likely to be the next
+        @prefetch(values.ptr + at + values.len, .{});
         const given: Floats = values[at..][0..lanes].*;
         const is_positive = given > @as(Floats, @splat(0));
         is_any = @select(bool, is_positive, is_positive, is_any);
@@ -142,6 +151,7 @@ fn takeOut(ids: []const i32, values: []const f32, value: f32, taken: [*]i32, spa
         const above_wanted: Words = @splat(wanted + 1);
         var nearest_lanes: Words = @splat(limit);
         while (at + lanes <= values.len) : (at += lanes) {
+            @prefetch(ids.ptr + at + ids.len, .{});
             const here: Words = @bitCast(@as(Ids, ids[at..][0..lanes].*));
             const bits: Words = @bitCast(@as(Floats, values[at..][0..lanes].*));
             const distance = bits -% above_wanted;

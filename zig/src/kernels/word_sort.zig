@@ -1,7 +1,7 @@
 //! Sorting distinct 32-bit words, the smallest first, by vectors. Compiled once per CPU level.
 //!
 //! 1. A sorted sample of the words gives pivots. A pass over the words presses those up to the pivot to the left and
-//!    the others to the right, a vector at a time and without a branch on the data.
+//!    the others to the right, a vector at a time and without a branch on the data. The first pass may make the words.
 //! 2. Parts that fit into a few vectors are sorted by networks. The columns of the vectors (their equal lanes) are
 //!    sorted first. Then neighbouring columns are merged, twice as wide each time: a merge compares the vector from
 //!    the top with the one from the bottom, mirrored, which is the first step of a bitonic merge, then halves that
@@ -26,26 +26,41 @@ const Lanes = @Vector(width, u32);
 /// As many vectors as a network holds in registers, half of which AVX2 has.
 const leaf_rows_max = if (width == 16) 16 else 8;
 const leaf_words_max = leaf_rows_max * width;
+/// The networks that there are: in finer steps than by two, since what a part leaves free is sorted too.
+const leaf_rows: []const usize = if (leaf_rows_max == 16) &.{ 1, 2, 4, 6, 8, 10, 12, 14, 16 } else &.{ 1, 2, 3, 4, 6, 8 };
 const sample_rows = 4;
 const sample_words = sample_rows * width;
 /// Splits above a part before it is sorted otherwise: some four times as many as a fair split of 2^16 words takes.
 const depth_max = 40;
 
-/// The room of a sort. All three have `over_write` words more than there are words to sort.
+/// The room of a sort. Each has `over_write` words more than there are words to sort.
 pub const Room = struct {
     /// In any order; left in any state.
     words: [*]u32,
     spare: [*]u32,
+    upper: [*]u32,
     sorted: [*]u32,
 };
 
-/// Fills `room.sorted` from the left, and gives how many words it holds, at least `wanted`. Where `tie_bits` of the
-/// words are no part of the order, it goes on until the next one differs from the last wanted in more than those.
-pub fn sort(room: Room, count: usize, wanted: usize, tie_bits: u5) usize {
+/// Where a sort of the first few may stop: when the words that follow, without their `ignored_bits`, are `apart` or
+/// more from the last that is wanted.
+pub const Border = struct {
+    ignored_bits: u5 = 0,
+    apart: u32 = 0,
+};
+
+/// Fills `room.sorted` from the left, and gives how many words it holds, at least `wanted`.
+pub fn sort(room: Room, count: usize, wanted: usize, border: Border) usize {
+    return sortFrom(Memory{ .words = room.words }, room, count, wanted, border);
+}
+
+/// The same of words that `source` makes where they are read: `source.lanesAt(place)` gives those from there on. It is
+/// asked for whole vectors.
+pub fn sortFrom(source: anytype, room: Room, count: usize, wanted: usize, border: Border) usize {
     comptime assert(lanes > 0);
     assert(wanted <= count);
-    var job: Job = .{ .room = room, .wanted = wanted, .tie_bits = tie_bits };
-    if (wanted > 0) job.part(0, count, 0);
+    var job: Job = .{ .room = room, .wanted = wanted, .border = border };
+    if (wanted > 0) job.first(source, count);
     return job.done;
 }
 
@@ -53,65 +68,104 @@ comptime {
     assert(over_write <= over_write_max);
 }
 
+const Memory = struct {
+    words: [*]const u32,
+
+    inline fn lanesAt(memory: Memory, at: usize) Lanes {
+        return memory.words[at..][0..width].*;
+    }
+};
+
 const Job = struct {
     room: Room,
     wanted: usize,
-    tie_bits: u5,
+    border: Border,
     done: usize = 0,
 
     fn isEnough(job: *const Job) bool {
         if (job.done < job.wanted) return false;
         const sorted = job.room.sorted;
-        return (sorted[job.done - 1] ^ sorted[job.wanted - 1]) >> job.tie_bits != 0;
+        const ignored = job.border.ignored_bits;
+        return (sorted[job.done - 1] >> ignored) - (sorted[job.wanted - 1] >> ignored) >= job.border.apart;
     }
 
-    /// Words from `start` on, all of them above what is sorted already.
-    fn part(job: *Job, start: usize, count: usize, depth: u32) void {
-        if (count <= leaf_words_max) return job.leaf(start, count);
-        if (depth >= depth_max) return job.otherwise(start, count);
-        const pivots: [sample_words]u32 = sampleOf(job.room.words[start..][0..count]);
-        job.split(start, count, &pivots, depth);
-    }
-
-    /// The same with pivots that lie among the words.
-    fn split(job: *Job, start: usize, count: usize, pivots: []const u32, depth: u32) void {
-        if (count <= leaf_words_max) return job.leaf(start, count);
-        // a pivot at the very end would part nothing off
-        if (pivots.len < 2) return job.part(start, count, depth + 1);
-        const middle = (pivots.len - 1) / 2;
-        const left = partition(job.room.words + start, count, pivots[middle], job.room.spare);
-        job.split(start, left, pivots[0..middle], depth + 1);
+    fn first(job: *Job, source: anytype, count: usize) void {
+        const room = job.room;
+        if (@TypeOf(source) == Memory) return job.part(room.words, count, &.{}, 0);
+        if (count <= leaf_words_max) {
+            var at: usize = 0;
+            while (at < count) : (at += width) room.words[at..][0..width].* = source.lanesAt(at);
+            return job.leaf(room.words, count);
+        }
+        const pivots = sampleOf(source, count);
+        const middle = pivots.len / 2;
+        const lower = makeParts(source, count, pivots[middle], room.words, room.upper);
+        job.part(room.words, lower, pivots[0..middle], 0);
         if (job.isEnough()) return;
-        job.split(start + left, count - left, pivots[middle + 1 ..], depth + 1);
+        job.part(room.upper, count - lower, pivots[middle + 1 ..], 0);
     }
 
-    fn leaf(job: *Job, start: usize, count: usize) void {
-        const words = job.room.words + start;
+    /// Words above what is sorted already, with pivots that lie among them.
+    fn part(job: *Job, words: [*]u32, count: usize, pivots: []const u32, depth: u32) void {
+        if (count <= leaf_words_max) return job.leaf(words, count);
+        if (depth >= depth_max) return job.otherwise(words, count);
+        // a pivot at the very end would part nothing off
+        if (pivots.len < 2) {
+            const sample = sampleOf(Memory{ .words = words }, count);
+            return job.part(words, count, &sample, depth + 1);
+        }
+        const middle = (pivots.len - 1) / 2;
+        const left = partition(words, count, pivots[middle], job.room.spare);
+        job.part(words, left, pivots[0..middle], depth + 1);
+        if (job.isEnough()) return;
+        job.part(words + left, count - left, pivots[middle + 1 ..], depth + 1);
+    }
+
+    fn leaf(job: *Job, words: [*]const u32, count: usize) void {
         const sorted = job.room.sorted + job.done;
         job.done += count;
-        comptime var rows = 1;
-        inline while (rows < leaf_rows_max) : (rows *= 2) {
+        inline for (leaf_rows) |rows| {
             if (count <= rows * width) return sortRows(rows, words, count, sorted);
         }
-        sortRows(leaf_rows_max, words, count, sorted);
+        unreachable;
     }
 
-    fn otherwise(job: *Job, start: usize, count: usize) void {
+    fn otherwise(job: *Job, words: [*]const u32, count: usize) void {
         const sorted = job.room.sorted[job.done..][0..count];
-        @memcpy(sorted, job.room.words[start..][0..count]);
+        @memcpy(sorted, words[0..count]);
         std.sort.heap(u32, sorted, {}, std.sort.asc(u32));
         job.done += count;
     }
 };
 
-/// From evenly spread places, in order.
-fn sampleOf(words: []const u32) [sample_words]u32 {
+/// From evenly spread places, in order; of no fewer words than a sample has.
+fn sampleOf(source: anytype, count: usize) [sample_words]u32 {
     var sample: [sample_words]u32 = undefined;
-    const step = words.len / sample_words;
-    for (&sample, 0..) |*word, number| word.* = words[number * step];
+    const step = count / sample_words;
+    if (@TypeOf(source) == Memory) {
+        for (&sample, 0..) |*word, number| word.* = source.words[number * step];
+    } else {
+        for (&sample, 0..) |*word, number| word.* = source.wordAt(number * step);
+    }
     var sorted: [sample_words]u32 = undefined;
     sortRows(sample_rows, &sample, sample_words, &sorted);
     return sorted;
+}
+
+/// Words up to the pivot into one room, the others into the other. Gives how many the first holds.
+fn makeParts(source: anytype, count: usize, pivot: u32, lower: [*]u32, upper: [*]u32) usize {
+    const bound: Lanes = @splat(pivot);
+    var n_lower: usize = 0;
+    var at: usize = 0;
+    while (at < count) : (at += width) {
+        const made = source.lanesAt(at);
+        const inside = lowMask(@min(width, count - at));
+        const is_lower = @as(Mask, @bitCast(made <= bound)) & inside;
+        lower[n_lower..][0..width].* = press(is_lower, made);
+        upper[at - n_lower ..][0..width].* = press(~is_lower & inside, made);
+        n_lower += @popCount(is_lower);
+    }
+    return n_lower;
 }
 
 /// Words up to the pivot go to the left, in their order, and the others behind them. Gives the number of the first.
@@ -189,9 +243,11 @@ inline fn exchange(low: *Lanes, high: *Lanes) void {
     low.* = smaller;
 }
 
-/// The smallest known networks, as Knuth gives them (The Art of Computer Programming, 5.3.4).
+/// The smallest known networks, as Knuth gives them (The Art of Computer Programming, 5.3.4). Fewer rows than a power
+/// of two take the next larger network, as if the rows that are missing held the largest words: they would stay where
+/// they are, so what compares with them is left out.
 inline fn sortColumns(comptime rows: usize, vectors: *[rows]Lanes) void {
-    const pairs: []const [2]u8 = switch (rows) {
+    const pairs: []const [2]u8 = comptime switch (powerOfTwo(rows)) {
         1 => &.{},
         2 => &.{.{ 0, 1 }},
         4 => &.{ .{ 0, 1 }, .{ 2, 3 }, .{ 0, 2 }, .{ 1, 3 }, .{ 1, 2 } },
@@ -211,19 +267,28 @@ inline fn sortColumns(comptime rows: usize, vectors: *[rows]Lanes) void {
         },
         else => unreachable,
     };
-    inline for (pairs) |pair| exchange(&vectors[pair[0]], &vectors[pair[1]]);
+    inline for (pairs) |pair| {
+        if (pair[1] < rows) exchange(&vectors[pair[0]], &vectors[pair[1]]);
+    }
 }
 
-/// Each `merged` lanes hold two sorted runs of half as many lanes, row after row, and become one.
+fn powerOfTwo(comptime rows: usize) comptime_int {
+    return std.math.ceilPowerOfTwoAssert(usize, rows);
+}
+
+/// Each `merged` lanes hold two sorted runs of half as many lanes, row after row, and become one. Missing rows are
+/// left out here as well.
 inline fn mergeColumns(comptime rows: usize, comptime merged: usize, vectors: *[rows]Lanes) void {
-    comptime var block = rows;
+    comptime var block = powerOfTwo(rows);
     inline while (block >= 2) : (block /= 2) {
         comptime var first = 0;
         inline while (first < rows) : (first += block) {
             inline for (0..block / 2) |row| {
                 const last = first + block - 1 - row;
-                vectors[last] = mirrored(merged, vectors[last]);
-                exchange(&vectors[first + row], &vectors[last]);
+                if (last < rows) {
+                    vectors[last] = mirrored(merged, vectors[last]);
+                    exchange(&vectors[first + row], &vectors[last]);
+                }
             }
         }
     }
@@ -263,21 +328,22 @@ inline fn shuffled(comptime difference: usize, source: Lanes) Lanes {
 
 const testing = std.testing;
 
-fn expectSorted(words: []const u32, wanted: usize, tie_bits: u5) !void {
+fn expectSorted(words: []const u32, wanted: usize, border: Border) !void {
     const reference = try testing.allocator.dupe(u32, words);
     defer testing.allocator.free(reference);
     std.sort.heap(u32, reference, {}, std.sort.asc(u32));
-    const space = try testing.allocator.alloc(u32, 3 * (words.len + over_write));
+    const space = try testing.allocator.alloc(u32, 4 * (words.len + over_write));
     defer testing.allocator.free(space);
     @memset(space, 7);
     const step = words.len + over_write;
     @memcpy(space[0..words.len], words);
-    const room: Room = .{ .words = space.ptr, .spare = space.ptr + step, .sorted = space.ptr + 2 * step };
-    const done = sort(room, words.len, wanted, tie_bits);
+    const room: Room = .{ .words = space.ptr, .spare = space.ptr + step, .upper = space.ptr + 2 * step, .sorted = space.ptr + 3 * step };
+    const done = sort(room, words.len, wanted, border);
     try testing.expect(done >= wanted and done <= words.len);
     try testing.expectEqualSlices(u32, reference[0..done], room.sorted[0..done]);
     if (wanted == 0 or done == words.len) return;
-    try testing.expect(reference[done] >> tie_bits != reference[wanted - 1] >> tie_bits);
+    const ignored = border.ignored_bits;
+    try testing.expect((reference[done] >> ignored) - (reference[wanted - 1] >> ignored) >= border.apart);
 }
 
 /// A permutation: odd multiples of any number modulo 2^32 are as different as the numbers are.
@@ -289,20 +355,21 @@ test "all lengths around the edges of the networks, and every count of them" {
     if (lanes == 0) return error.SkipZigTest;
     var words: [700]u32 = undefined;
     for (&words, 0..) |*word, number| word.* = distinct(number + 1);
-    for (0..words.len) |length| try expectSorted(words[0..length], length, 0);
+    for (0..words.len) |length| try expectSorted(words[0..length], length, .{});
     for (&words, 0..) |*word, number| word.* = @intCast(words.len - number);
-    for (0..words.len) |length| try expectSorted(words[0..length], length, 0);
+    for (0..words.len) |length| try expectSorted(words[0..length], length, .{});
 }
 
 test "networks sort every pattern of zeros and ones that a column can have" {
     if (lanes == 0) return error.SkipZigTest;
-    inline for (.{ 2, 4, 8, 16 }) |rows| {
-        if (rows <= leaf_rows_max) for (0..1 << rows) |pattern| {
+    @setEvalBranchQuota(10_000);
+    inline for (2..leaf_rows_max + 1) |rows| {
+        for (0..1 << rows) |pattern| {
             var vectors: [rows]Lanes = undefined;
             for (&vectors, 0..) |*vector, row| vector.* = @splat(@intCast(pattern >> @intCast(row) & 1));
             sortColumns(rows, &vectors);
             for (vectors[0 .. rows - 1], vectors[1..]) |vector, next| try testing.expect(vector[0] <= next[0]);
-        };
+        }
     }
 }
 
@@ -315,7 +382,9 @@ test "long ones, the first few alone, and ties in the lower bits" {
         for (words, 0..) |*word, number| word.* = @intCast((@as(u64, distinct(number)) >> shift << 14) + number & 0xffff_ffff);
         for (words, 0..) |*word, number| word.* = word.* & ~@as(u32, 0x3fff) | @as(u32, @intCast(number));
         for ([_]usize{ 1, 255, 256, 257, 2048, 9000 }) |wanted| {
-            for ([_]u5{ 0, 14, 20 }) |tie_bits| try expectSorted(words, wanted, tie_bits);
+            for ([_]u5{ 0, 14, 20 }) |ignored| for (0..3) |apart| {
+                try expectSorted(words, wanted, .{ .ignored_bits = ignored, .apart = @intCast(apart) });
+            };
         }
     }
 }
@@ -330,6 +399,6 @@ test "words that defeat every sample are sorted all the same" {
         const rank: u32 = @intCast(number);
         word.* = if (number % step == 0) rank else rank + 1_000_000;
     }
-    try expectSorted(words, words.len, 0);
-    try expectSorted(words, 100, 0);
+    try expectSorted(words, words.len, .{});
+    try expectSorted(words, 100, .{});
 }

@@ -26,15 +26,20 @@ pub const Crop = struct {
     mask: []u8,
     pad: []u8,
 
-    /// Needs checked ids.
+    pub const who = "top_k: ";
+
+    /// Fails at ids that are out of order or no genes.
     pub fn run(crop: *const Crop, threads: u32, report: *Report) Failure!void {
         try per_row.run(.{ .rows = crop.rows, .width = crop.k, .threads = threads }, crop, part, report);
     }
 
-    fn part(crop: *const Crop, range: parallel.Range, _: *Report) Failure!void {
+    fn part(crop: *const Crop, range: parallel.Range, report: *Report) Failure!void {
         var scratch: top_k.Scratch = try .init(crop.allocator, per_row.longestIn(crop.rows, range));
         defer scratch.deinit();
-        for (range.start..range.stop) |row| crop.one(row, &scratch);
+        for (range.start..range.stop) |row| {
+            try crop.rows.checkRow(who, row, crop.n_genes_total, report);
+            crop.one(row, &scratch);
+        }
     }
 
     fn one(crop: *const Crop, row: usize, scratch: *top_k.Scratch) void {

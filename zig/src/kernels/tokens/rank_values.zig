@@ -2,8 +2,10 @@
 //! And the ids of a row in that order. Compiled once per CPU level.
 
 const std = @import("std");
+const near_keys = @import("near_keys.zig");
 const ranked_places = @import("../ranked_places.zig");
 const row_sum = @import("../row_sum.zig");
+const word_sort = @import("../word_sort.zig");
 
 const lanes = 8;
 
@@ -15,10 +17,21 @@ pub const Row = extern struct {
     /// One for each gene id.
     statistics: [*]const f32,
     target_sum: f64,
+    /// Null where there is none.
+    near: ?*const near_keys.Table,
 };
 
-/// The at most `l_max` first ids of the ranking, and their number. `keys` has room for the values of the row.
+/// Keys that may be written past the last one.
+pub const keys_past = 16;
+
+/// The at most `l_max` first ids of the ranking, and their number. `keys` has room for `keys_past` more than
+/// the values of the row.
 pub fn rankRow(row: Row, keys: [*]f32, space: ranked_places.Space, ids_out: [*]i32, l_max: usize) usize {
+    if (word_sort.lanes > 0) {
+        if (row.near) |table| {
+            if (near_keys.rankRow(row, table.*, keys, space, ids_out[0..l_max])) |count| return count;
+        }
+    }
     const ids = row.ids[0..row.n_values];
     const values = row.values[0..row.n_values];
     rankValues(ids, values, row.statistics, row.target_sum / row_sum.librarySize(values), keys);
@@ -44,6 +57,12 @@ pub fn rankValues(ids: []const i32, values: []const f32, statistics: [*]const f3
     @memcpy(last_values[0 .. ids.len - at], values[at..]);
     const results: [lanes]f32 = ofLanes(&last_ids, last_values, statistics, factor);
     @memcpy(out[at..ids.len], results[0 .. ids.len - at]);
+}
+
+/// What one value ranks by.
+pub fn keyOf(value: f32, factor: f64, statistic: f32) f32 {
+    const clipped: f64 = if (value > 0) value else 0;
+    return @floatCast(clipped * factor / @as(f64, statistic));
 }
 
 inline fn ofLanes(
@@ -73,9 +92,7 @@ test "every length gives the values of one at a time" {
         var out: [21]f32 = @splat(-9);
         rankValues(ids[0..length], values[0..length], &statistics, 2.5, &out);
         for (values[0..length], statistics[0..length], out[0..length]) |value, statistic, result| {
-            const clipped: f64 = if (value > 0) value else 0;
-            const wide: f64 = statistic;
-            try std.testing.expectEqual(@as(f32, @floatCast(clipped * 2.5 / wide)), result);
+            try std.testing.expectEqual(keyOf(value, 2.5, statistic), result);
         }
         try std.testing.expectEqual(@as(f32, -9), out[length]);
     }
