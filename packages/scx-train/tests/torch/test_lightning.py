@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,21 @@ def test_a_single_cell_is_never_a_batch_of_training(path: Path) -> None:
     kept = ScxDataModule(path, 50, min_batch=1).train_dataloader()
     assert [len(batch) for batch in rows(kept)] == [50, 50, 1]
     assert len(rows(ScxDataModule(path, 1).train_dataloader())) == N_OBS
+
+
+def test_labels_of_a_single_cell_warn(path: Path) -> None:
+    """There is no batch of the same label that their cell could be merged into."""
+    with pytest.warns(UserWarning, match="batch_by='gappy': 1 labels have a single cell") as told:
+        dm = ScxDataModule(path, 20, batch_by="gappy")
+    assert [warning.filename for warning in told] == [__file__]
+    assert min(len(batch) for batch in rows(dm.train_dataloader())) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dm = ScxDataModule(path, 20, batch_by="gappy", min_batch=2, tail="drop")
+        assert min(len(batch) for batch in rows(dm.train_dataloader())) == 10
+        ScxDataModule(path, 20, batch_by="gappy", rows=np.arange(1, N_OBS))
+        ScxDataModule(path, 1, batch_by="gappy")
+        ScxDataModule(path, 20, batch_by="donor")
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

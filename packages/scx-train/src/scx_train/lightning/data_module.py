@@ -13,11 +13,12 @@ import numpy.typing as npt
 from scx_core._genes import MIN_KNOWN_GENES
 from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path, path_list
-from scx_train._warn import told_before
+from scx_train._warn import told_before, warn
 from scx_train.inputs.cells import in_both
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.cell_stream import replaced
+from scx_train.streams.sampling import of_single_cells
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch import TrainingIterable
 
@@ -69,7 +70,8 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
 
     In distributed training each process gets its share of the cells, and all of them the same
     number of batches. A tail of one cell, with which batch normalisation cannot be trained, is
-    merged into the batch before it, unless `min_batch` and `tail` say otherwise.
+    merged into the batch before it, unless `min_batch` and `tail` say otherwise; labels of
+    `batch_by` that have a single cell warn.
 
     Parameters
     ----------
@@ -278,11 +280,16 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
             raise ValueError("no cell is left to train on: all are for validation")
 
     def _read_columns(self, categorical: tuple[str, ...], continuous: tuple[str, ...]) -> None:
-        named = [key for key in (*self._keys.values(), *categorical, *continuous) if key]
+        batch_by = self._options.get("batch_by")
+        named = [key for key in (*self._keys.values(), *categorical, *continuous, batch_by) if key]
         with told_before():
             source = self._opened()
         columns = source.obs_columns(tuple(dict.fromkeys(named)))
         n_rows, rows = source.n_obs, self._cells
+        if batch_by is not None and self._merges_tails:
+            message = of_single_cells(columns[batch_by], self.train_idx, batch_by)
+            if message:
+                warn(message, stacklevel=3)
 
         def coded(name: str | None, argument: str, unlabeled: str | None = None) -> CodedColumn:
             if name is None:
@@ -312,9 +319,13 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
 
     def _training_iterable(self, rows: Rows) -> TrainingIterable:
         options = dict(self._options)
-        if self._batch_size > 1 and not {"min_batch", "tail"} & options.keys():
+        if self._merges_tails:
             options.update(min_batch=2, tail="merge")
         return self._iterable(self._batch_size, rows=rows, **options)
+
+    @property
+    def _merges_tails(self) -> bool:
+        return self._batch_size > 1 and not {"min_batch", "tail"} & self._options.keys()
 
     def _in_file_order(
         self, rows: Rows, batch_size: int | None = None, **place: int

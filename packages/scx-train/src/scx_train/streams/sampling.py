@@ -154,6 +154,19 @@ def label_numbers(column: ObsValues, name: str, argument: str) -> npt.NDArray[np
     return np.unique(column, return_inverse=True)[1].astype(np.int64)
 
 
+def of_single_cells(column: ObsValues, rows: Rows, name: str) -> str:
+    """What to warn of where labels of `batch_by` have one of these cells alone; empty if none."""
+    labels = label_numbers(column, name, "batch_by")[rows]
+    n_single = np.count_nonzero(np.unique(labels, return_counts=True)[1] == 1)
+    if n_single == 0:
+        return ""
+    return (
+        f"batch_by={name!r}: {n_single} labels have a single cell to train on, and so a batch of "
+        "one, with which batch normalisation cannot be trained: leave them out with rows=..., or "
+        "pass min_batch=2, tail='drop'"
+    )
+
+
 def balancing_weights(labels: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.float64]:
     """Weights of the cells that make every label equally likely; 0 for those without a label."""
     own = labels[rows]
