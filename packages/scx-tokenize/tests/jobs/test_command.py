@@ -22,6 +22,7 @@ from job_samples import (
 
 import scx_tokenize
 from scx_tokenize._cli import main
+from scx_tokenize._locks import held_lock
 from scx_tokenize.jobs._manifest import read_manifest
 
 
@@ -139,6 +140,17 @@ def test_wrong_commands_are_answered_in_their_words(
     assert found == code
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_goes_wrong_meanwhile_is_told_in_words(
+    tmp_path: Path, given: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with held_lock(out / ".lock"):
+        assert rank(given, out) == 1
+    said = capsys.readouterr().err
+    assert said == f"scx-tokenize: error: another process makes tokens in {out}\n"
 
 
 @pytest.mark.parametrize("command", ["rank", "bin", "sample"])

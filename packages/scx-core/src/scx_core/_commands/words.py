@@ -41,7 +41,8 @@ def in_words(error: Exception, names: Sequence[str] = ARGUMENTS) -> str:
     # a KeyError puts its message into quotes
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     expected = (OSError, ValueError, TypeError, KeyError, ImportError)
-    if not text or not isinstance(error, expected):
+    # its subclasses, such as RecursionError, are faults of the program
+    if not text or not (isinstance(error, expected) or type(error) is RuntimeError):
         text = f"{type(error).__name__}: {text}"
     # one line each, also where pandas speaks in several
     return with_options(re.sub(r"\s*\n\s*", " ", text.strip()), names)
