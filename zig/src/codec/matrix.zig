@@ -79,6 +79,7 @@ pub const Matrix = struct {
             nnz += view.nnz;
         }
         report.at("", errors.no_index, errors.no_index);
+        for (indices) |index| file.forgetHead(index, shard.header_bytes);
         if (next_row != file.header.n_obs) {
             return report.fail(error.Corrupt, "the shards of '{f}' hold {d} rows, but the file has {d} cells", .{
                 errors.escaped(selector.name), next_row, file.header.n_obs,

@@ -10,6 +10,7 @@
 //!   file.verifyChecksum(report) Failure!void                the whole file
 //!   file.willNeed(range)                                    a hint that the range is read soon; waits for it if it can
 //!   file.startReading(bytes)                                the same for a few bytes that are read next; does not wait
+//!   file.forgetHead(index, length)                          a section's first bytes are not read again soon, until all are
 //!   file.seemsResident(range) bool                          whether it is in memory, as far as a few pages tell
 //!
 //! Nothing but the verified marks changes after `open`, and those are atomic: threads may share a file.
@@ -238,6 +239,10 @@ pub const File = struct {
 
     pub fn startReading(_: *const File, bytes: []const u8) void {
         platform.startReading(bytes);
+    }
+
+    pub fn forgetHead(file: *const File, index: u32, length: usize) void {
+        platform.forgetHead(file.sectionBytes(index), length);
     }
 
     pub fn seemsResident(file: *const File, range: layout.Range) bool {

@@ -6,7 +6,7 @@
 //!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
 //!   openToChange(path, errno) ?File           locked against others; null when somebody else has it
 //!   map(file, length, errno) Map              unmap(map)              willNeed(bytes)
-//!   startReading(bytes)                       seemsResident(bytes) bool
+//!   startReading(bytes)                       forgetHead(bytes, length)         seemsResident(bytes) bool
 //!   readAll / writeAll / setSize / syncFile / closeFile
 //!   Folder.open / close / createExclusive / kindOf / discard / removeIfStale / place / sync / eachName
 
@@ -40,6 +40,7 @@ pub const map = implementation.map;
 pub const unmap = implementation.unmap;
 pub const willNeed = implementation.willNeed;
 pub const startReading = implementation.startReading;
+pub const forgetHead = implementation.forgetHead;
 pub const seemsResident = implementation.seemsResident;
 pub const processId = implementation.processId;
 pub const resolveLink = implementation.resolveLink;

@@ -190,6 +190,7 @@ pub fn unmap(mapped: Map) void {
 
 pub const willNeed = read_ahead.willNeed;
 pub const startReading = read_ahead.startReading;
+pub const forgetHead = read_ahead.forgetHead;
 pub const seemsResident = read_ahead.seemsResident;
 
 pub fn processId() u32 {

@@ -248,6 +248,12 @@ pub fn willNeed(bytes: []const u8) void {
 /// Starts to read a few bytes that are looked at next.
 pub const startReading = willNeed;
 
+/// The system keeps no huge pages of files.
+pub fn forgetHead(bytes: []const u8, length: usize) void {
+    _ = bytes;
+    _ = length;
+}
+
 /// The system does not tell.
 pub fn seemsResident(bytes: []const u8) bool {
     _ = bytes;

@@ -13,6 +13,9 @@ const is_linux = builtin.os.tag == .linux;
 const step_bytes = 32 << 20;
 /// MADV_POPULATE_READ, since Linux 5.14; older ones refuse it.
 const madv_populate_read = 22;
+/// MADV_PAGEOUT, since Linux 5.4.
+const madv_pageout = 21;
+const look_behind_pages = 16;
 
 /// Asks for pages of a map that will be read soon, all of them, and comes back when they are there or as soon as the
 /// system does not say so. A hint: nothing happens where the system does not take it.
@@ -39,6 +42,20 @@ fn readThrough(pages: []const u8) bool {
     return linux.errno(linux.madvise(@ptrFromInt(view), pages.len, madv_populate_read)) == .SUCCESS;
 }
 
+/// Lets the first `length` bytes go that were looked at and are not looked at again soon, if they are all there is in
+/// memory. Otherwise no huge page would fit around them, and megabytes after them would be read page by page.
+pub fn forgetHead(bytes: []const u8, length: usize) void {
+    if (!is_linux) return;
+    const page_bytes = std.heap.pageSize();
+    const head = pagesAround(bytes[0..length]);
+    const behind = std.mem.alignForward(usize, head.len, page_bytes) + look_behind_pages * page_bytes;
+    if (pagesAround(bytes).len <= behind) return;
+    var states: [2]u8 = undefined;
+    if (linux.errno(linux.mincore(@constCast(head.ptr), 1, states[0..1])) != .SUCCESS) return;
+    if (linux.errno(linux.mincore(@constCast(head.ptr + behind), 1, states[1..2])) != .SUCCESS) return;
+    if (states[0] & 1 == 1 and states[1] & 1 == 0) _ = linux.madvise(@constCast(head.ptr), head.len, madv_pageout);
+}
+
 /// Starts to read a few bytes that are looked at next, and does not wait. Where they are touched without that, the
 /// system reads megabytes around each first.
 pub fn startReading(bytes: []const u8) void {
@@ -63,6 +80,37 @@ pub fn seemsResident(bytes: []const u8) bool {
 fn pagesAround(bytes: []const u8) []const u8 {
     const start = std.mem.alignBackward(usize, @intFromPtr(bytes.ptr), std.heap.pageSize());
     return @as([*]const u8, @ptrFromInt(start))[0 .. @intFromPtr(bytes.ptr) + bytes.len - start];
+}
+
+test "the head of bytes is forgotten where it is in memory alone" {
+    if (!is_linux) return error.SkipZigTest;
+    const page_bytes = std.heap.pageSize();
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    const content = try testing.allocator.alloc(u8, 32 * page_bytes);
+    defer testing.allocator.free(content);
+    for (content, 0..) |*byte, index| byte.* = @truncate(index * 31);
+    try folder.put("bytes", content);
+    var errno: i32 = 0;
+    const path = try testing.allocator.dupeSentinel(u8, folder.path("bytes"), 0);
+    defer testing.allocator.free(path);
+    const file = try platform.openForReading(path, &errno);
+    defer platform.closeFile(file);
+    const mapped = try platform.map(file, content.len, &errno);
+    defer platform.unmap(mapped);
+
+    forgetHead(mapped, 100); // all are there
+    try testing.expect(seemsResident(mapped[0..1]));
+    forgetHead(mapped[0..100], 100); // nothing is known of what lies behind
+    try testing.expect(seemsResident(mapped[0..1]));
+
+    try platform.syncFile(file, &errno);
+    _ = linux.fadvise(file.descriptor, 0, 0, linux.POSIX_FADV.DONTNEED);
+    if (seemsResident(mapped[0..1])) return; // a file system in memory
+    startReading(mapped[0..100]);
+    try testing.expectEqual(content[99], mapped[99]);
+    forgetHead(mapped, 100);
+    try testing.expectEqualSlices(u8, content, mapped);
 }
 
 test "bytes that are asked for are in memory, as they were, and mapped no second time" {
