@@ -2,9 +2,10 @@
 
 The numpy versions are what a user would write for a cell: argsort of normalised values, quantiles
 and two calls of digitize with a draw between them (the binning of scGPT), `Generator.choice` with
-probabilities, lexsort. Ranking is also compared with the way of Geneformer's tokeniser: a block of
-cells is normalised by scipy, and each cell is taken out of it and sorted. All of them fill the same
-arrays as the kernels. numpy works on one core; the kernels are measured with one thread and with
+probabilities, lexsort. The argsort is of the quick kind, which leaves equal keys in any order, and
+of the stable kind, which gives the order of the kernel. Ranking is also compared with the way of
+Geneformer's tokeniser: a block of cells is normalised by scipy, and each cell is taken out of it
+and sorted. All of them fill the same arrays as the kernels. numpy works on one core; the kernels are measured with one thread and with
 two. Results are compared before anything is timed.
 """
 
@@ -91,6 +92,11 @@ def _cases(counts: sp.csr_matrix, stats: Stats) -> list[Case]:
             f"rank_tokens, {L_MAX:,}", "argsort",
             partial(tk.rank_tokens, counts, stats, L_MAX, "bench"),
             partial(_rank, counts, stats, None), 15,
+        ),
+        Case(
+            f"rank_tokens, {L_MAX:,}", "stable argsort",
+            partial(tk.rank_tokens, counts, stats, L_MAX, "bench"),
+            partial(_rank, counts, stats, "stable"), None,
         ),
         Case(
             f"rank_tokens, {L_MAX:,}", "Geneformer's way",
