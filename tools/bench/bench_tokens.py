@@ -5,8 +5,8 @@ and two calls of digitize with a draw between them (the binning of scGPT), `Gene
 probabilities, lexsort. The argsort is of the quick kind, which leaves equal keys in any order, and
 of the stable kind, which gives the order of the kernel. Ranking is also compared with the way of
 Geneformer's tokeniser: a block of cells is normalised by scipy, and each cell is taken out of it
-and sorted. All of them fill the same arrays as the kernels. numpy works on one core; the kernels are measured with one thread and with
-two. Results are compared before anything is timed.
+and sorted. All of them fill the same arrays as the kernels. numpy works on one core; the kernels
+are measured with one thread and with two. Results are compared before anything is timed.
 """
 
 from __future__ import annotations

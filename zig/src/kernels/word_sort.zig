@@ -54,8 +54,8 @@ pub fn sort(room: Room, count: usize, wanted: usize, border: Border) usize {
     return sortFrom(Memory{ .words = room.words }, room, count, wanted, border);
 }
 
-/// The same of words that `source` makes where they are read: `source.lanesAt(place)` gives those from there on. It is
-/// asked for whole vectors.
+/// The same of words that `source` makes: `source.lanesAt(place)` gives a vector of those from there on, which may go
+/// past the last one, and `source.wordAt(place)` one.
 pub fn sortFrom(source: anytype, room: Room, count: usize, wanted: usize, border: Border) usize {
     comptime assert(lanes > 0);
     assert(wanted <= count);
@@ -73,6 +73,10 @@ const Memory = struct {
 
     inline fn lanesAt(memory: Memory, at: usize) Lanes {
         return memory.words[at..][0..width].*;
+    }
+
+    fn wordAt(memory: Memory, at: usize) u32 {
+        return memory.words[at];
     }
 };
 
@@ -142,11 +146,7 @@ const Job = struct {
 fn sampleOf(source: anytype, count: usize) [sample_words]u32 {
     var sample: [sample_words]u32 = undefined;
     const step = count / sample_words;
-    if (@TypeOf(source) == Memory) {
-        for (&sample, 0..) |*word, number| word.* = source.words[number * step];
-    } else {
-        for (&sample, 0..) |*word, number| word.* = source.wordAt(number * step);
-    }
+    for (&sample, 0..) |*word, number| word.* = source.wordAt(number * step);
     var sorted: [sample_words]u32 = undefined;
     sortRows(sample_rows, &sample, sample_words, &sorted);
     return sorted;
@@ -247,7 +247,7 @@ inline fn exchange(low: *Lanes, high: *Lanes) void {
 /// of two take the next larger network, as if the rows that are missing held the largest words: they would stay where
 /// they are, so what compares with them is left out.
 inline fn sortColumns(comptime rows: usize, vectors: *[rows]Lanes) void {
-    const pairs: []const [2]u8 = comptime switch (powerOfTwo(rows)) {
+    const pairs: []const [2]u8 = comptime switch (std.math.ceilPowerOfTwoAssert(usize, rows)) {
         1 => &.{},
         2 => &.{.{ 0, 1 }},
         4 => &.{ .{ 0, 1 }, .{ 2, 3 }, .{ 0, 2 }, .{ 1, 3 }, .{ 1, 2 } },
@@ -272,14 +272,10 @@ inline fn sortColumns(comptime rows: usize, vectors: *[rows]Lanes) void {
     }
 }
 
-fn powerOfTwo(comptime rows: usize) comptime_int {
-    return std.math.ceilPowerOfTwoAssert(usize, rows);
-}
-
 /// Each `merged` lanes hold two sorted runs of half as many lanes, row after row, and become one. Missing rows are
 /// left out here as well.
 inline fn mergeColumns(comptime rows: usize, comptime merged: usize, vectors: *[rows]Lanes) void {
-    comptime var block = powerOfTwo(rows);
+    comptime var block = std.math.ceilPowerOfTwoAssert(usize, rows);
     inline while (block >= 2) : (block /= 2) {
         comptime var first = 0;
         inline while (first < rows) : (first += block) {
