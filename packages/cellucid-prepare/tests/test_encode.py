@@ -145,6 +145,35 @@ def test_a_chunk_does_not_depend_on_what_was_encoded_before(dtype):
     assert both[-1] == alone
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    share=st.floats(0.3, 1),
+    n=st.integers(1, 40_000),
+    dtype=st.sampled_from(["f4", "f8", "i4"]),
+)
+def test_values_that_are_mostly_the_same_come_back(seed, share, n, dtype):
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(1, 1000, 20).astype(dtype)
+    values = kinds[np.minimum(rng.geometric(share, n) - 1, 19)]
+    # stretches that come again, cut anywhere
+    for _ in range(5):
+        length, to, start = rng.integers(0, n, 3) // 2
+        values[to : to + length] = values[start : start + length].copy()
+    check(values, 1 << 14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.floats(1, 400), n_kinds=st.integers(2, 256))
+def test_runs_come_back(seed, length, n_kinds):
+    rng = np.random.default_rng(seed)
+    lengths = 1 + rng.poisson(length, 3_000)
+    kinds = np.arange(3_000) % n_kinds
+    swapped = rng.random(3_000) < 0.1
+    kinds[swapped] = rng.integers(0, n_kinds, int(swapped.sum()))
+    check(np.repeat(kinds.astype("u1"), lengths)[: rng.integers(1, 90_000)], 40_000)
+
+
 def gene_like(rng):
     """Ascending cells of several genes, and their counts."""
     cells = [np.flatnonzero(rng.random(20_000) < share) for share in (0.5, 0.2, 0.1, 0.03)]
@@ -154,7 +183,11 @@ def gene_like(rng):
 
 def test_streams_are_no_larger_than_those_of_zlib():
     cells, counts = gene_like(np.random.default_rng(2))
-    for values, shuffle in ((cells, True), (counts, False)):
+    ones = np.minimum(np.random.default_rng(5).geometric(0.85, 60_000), 5).astype("f4")
+    sparse = np.concatenate(
+        [np.flatnonzero(np.random.default_rng(seed).random(20_000) < 0.1) for seed in range(50)]
+    ).astype("i4")
+    for values, shuffle in ((cells, True), (counts, False), (ones, False), (sparse, True)):
         streams = encoded_chunks(values, 1 << 14, shuffle=shuffle, wrapping=Wrapping.ZLIB)
         ours = sum(len(stream) for stream in streams)
         theirs = sum(len(zlib.compress(part, 6)) for part in plain_chunks(values, 1 << 14, shuffle))

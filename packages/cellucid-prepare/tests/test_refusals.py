@@ -149,3 +149,28 @@ def test_a_failure_while_writing_leaves_the_old_output(
     with pytest.raises(OSError, match="full"):
         written(container, "new/folder/out", **small())
     assert listing(Path()) == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("container", ["zarr2", "zarr3"])
+def test_a_chunk_that_finds_the_disk_full_leaves_the_old_output(
+    container: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cellucid_prepare.containers.zarr_store import FolderStore
+
+    written(container, **small())
+    before = listing(Path())
+    original = FolderStore.put
+    failed: list[str] = []
+
+    def failing(store: FolderStore, path: str, content: bytes) -> None:
+        if path.startswith("X/"):
+            failed.append(path)
+            raise OSError("the disk is full")
+        original(store, path, content)
+
+    monkeypatch.setattr(FolderStore, "put", failing)
+    with pytest.raises(OSError, match="full"):
+        written(container, **small(dataset_name="new"), force=True, threads=threads)
+    assert failed
+    assert listing(Path()) == before

@@ -29,11 +29,14 @@ pub fn Content(comptime scale: u8) type {
             var at: usize = 0;
             for (self.tokens) |token| {
                 var left: usize = token.literals;
-                if (token.covered > 0) {
-                    for (self.palette[self.symbols[at]][token.covered..scale]) |byte| counts.literals[byte] += 1;
+                if (scale > 1 and token.covered > 0) {
+                    const stop = if (left == 1) scale - token.borrowed else scale;
+                    for (self.palette[self.symbols[at]][token.covered..stop]) |byte| counts.literals[byte] += 1;
                     at += 1;
                     left -= 1;
                 }
+                const is_cut = scale > 1 and token.borrowed > 0 and left > 0;
+                if (is_cut) left -= 1;
                 // in four tables: an increment need not wait for one of the same symbol
                 while (left >= 4) : (left -= 4) {
                     inline for (&of_symbol, 0..) |*table, which| table[self.symbols[at + which]] += 1;
@@ -43,13 +46,17 @@ pub fn Content(comptime scale: u8) type {
                     of_symbol[0][self.symbols[at]] += 1;
                     at += 1;
                 }
+                if (is_cut) {
+                    for (self.palette[self.symbols[at]][0 .. scale - token.borrowed]) |byte| counts.literals[byte] += 1;
+                    at += 1;
+                }
                 if (token.length == 0) continue;
                 const length = rfc.code_of_length[token.length];
                 const distance = rfc.codeOfDistance(token.distance);
                 counts.literals[257 + @as(usize, length)] += 1;
                 counts.distances[distance] += 1;
                 counts.extra_bits += rfc.lengths[length].bits + rfc.distances[distance].bits;
-                at += token.length / scale;
+                at += (token.length - token.borrowed) / scale;
             }
             assert(at == self.symbols.len);
             for (0..256) |symbol| {
@@ -114,15 +121,19 @@ pub fn Content(comptime scale: u8) type {
             for (self.tokens) |token| {
                 const stop = at + token.literals;
                 if (scale > 1 and token.covered > 0) {
-                    for (self.palette[self.symbols[at]][token.covered..scale]) |byte|
+                    const last = if (token.literals == 1) scale - token.borrowed else scale;
+                    for (self.palette[self.symbols[at]][token.covered..last]) |byte|
                         writer.putFlush(codes.literal_codes[byte], codes.literal_lengths[byte]);
                     at += 1;
                 }
-                literals.write(self.symbols[at..stop], &writer);
+                const is_cut = scale > 1 and token.borrowed > 0 and at < stop;
+                literals.write(self.symbols[at .. stop - @intFromBool(is_cut)], &writer);
+                if (is_cut) for (self.palette[self.symbols[stop - 1]][0 .. scale - token.borrowed]) |byte|
+                    writer.putFlush(codes.literal_codes[byte], codes.literal_lengths[byte]);
                 at = stop;
                 if (token.length == 0) continue;
                 matches.write(token.length, token.distance, codes, &writer);
-                at += token.length / scale;
+                at += (token.length - token.borrowed) / scale;
             }
             writer.putFlush(codes.literal_codes[rfc.end_of_block], codes.literal_lengths[rfc.end_of_block]);
             writer_out.* = writer;

@@ -14,11 +14,12 @@ const rfc = @import("symbols.zig");
 /// Symbols that are looked at together.
 pub const segment_max = 1 << 15;
 /// Bytes that must be readable behind the symbols.
-pub const over_read_bytes = 8;
+pub const over_read_bytes = 16;
 
-/// `literals` symbols as they are, of the first of them without its first `covered` bytes, then `length` bytes from
-/// `distance` bytes before. The last token of a segment has no match.
-pub const Token = struct { literals: u16, length: u16, distance: u16, covered: u8 };
+/// `literals` symbols as they are, of the first of them without its first `covered` bytes, of the last without its last
+/// `borrowed` bytes, then `length` bytes from `distance` bytes before, those and the next token's `covered` ones with
+/// them. The last token of a segment has no match.
+pub const Token = struct { literals: u16, length: u16, distance: u16, covered: u8, borrowed: u8 = 0 };
 
 const near = 8;
 const Near = @Vector(near, u32);
@@ -53,7 +54,9 @@ const never = 1 << 30;
 
 pub const Costs = struct {
     literal: u32,
-    length: u32,
+    /// For each length up to eight. Costs that differ more than the codes would make few lengths common, and their
+    /// codes short.
+    lengths: [near]u32,
     long_length: u32,
     /// Besides the bits that say which distance of its code it is.
     distance: u32,
@@ -95,7 +98,7 @@ pub fn Finder(comptime scale: u8) type {
             if (n == 0) return;
             const lengths: Near = comptime std.simd.iota(u32, near) + @as(Near, @splat(1));
             const too_short: Near = @select(u32, lengths < @as(Near, @splat(length_min)), @as(Near, @splat(never)), @as(Near, @splat(0)));
-            const offers = lengths + too_short + @as(Near, @splat(costs.length << choice_bits));
+            const offers = lengths + too_short + (@as(Near, costs.lengths) << @splat(choice_bits));
             var literal: Near = @splat(never);
             literal[0] = costs.literal << choice_bits;
             var ahead: Near = @splat(unreached);

@@ -4,16 +4,23 @@ const std = @import("std");
 const assert = std.debug.assert;
 const bits = @import("../codec/bits.zig");
 const block = @import("block.zig");
+const long_matches = @import("long_matches.zig");
 const matches = @import("matches.zig");
 const planes = @import("planes.zig");
 const rfc = @import("symbols.zig");
+const runs = @import("runs.zig");
 const bit_writer = @import("bit_writer.zig");
 const BitWriter = bit_writer.BitWriter;
 const Token = matches.Token;
 
 /// What encoding needs; allocated once for many chunks.
 pub const Scratch = struct {
-    tables: matches.Tables,
+    /// Of the search at hand.
+    tables: union {
+        all: matches.Tables,
+        long: long_matches.Tables,
+        runs: runs.Tables,
+    },
     tokens: [matches.segment_max + 1]Token,
     palette: block.Palette,
     slots: [slot_count]Slot,
@@ -25,11 +32,11 @@ pub fn boundOf(n_bytes: usize, element_bytes: usize) usize {
     return n_bytes + 8 * (n_blocks + 1) + bit_writer.over_write_bytes;
 }
 
-const plane_costs: matches.Costs = .{ .literal = 32, .length = 10, .long_length = 16, .distance = 8, .near_distance = 20, .nice = 64 };
+const plane_costs: matches.Costs = .{ .literal = 32, .lengths = @splat(10), .long_length = 16, .distance = 8, .near_distance = 20, .nice = 64 };
 
 /// Byte planes of `n_elements` each, with `matches.over_read_bytes` more readable behind them.
 pub fn writePlanes(bytes: []const u8, n_elements: usize, writer: *BitWriter, scratch: *Scratch) void {
-    if (bytes.len == 0) return writeSegment(1, bytes, runs(bytes, scratch), true, writer, scratch);
+    if (bytes.len == 0) return writeSegment(1, bytes, oneRun(bytes, scratch), true, writer, scratch);
     var at: usize = 0;
     while (at < bytes.len) {
         var stop = at + n_elements;
@@ -48,12 +55,18 @@ fn writePlane(plane: []const u8, n_changes: usize, is_last: bool, writer: *BitWr
     var at: usize = 0;
     while (at < plane.len) : (at += step) {
         const segment = plane[at..@min(at + step, plane.len)];
-        const tokens = if (n_changes < plane.len / 4)
-            runs(segment, scratch)
-        else
-            matches.Finder(1).parse(segment, &scratch.palette, &plane_costs, &scratch.tables, &scratch.tokens);
+        const tokens = if (n_changes == 0) oneRun(segment, scratch) else findBytes(segment, n_changes < plane.len / 8, scratch);
         writeSegment(1, segment, tokens, is_last and at + step >= plane.len, writer, scratch);
     }
+}
+
+fn findBytes(segment: []const u8, mostly_same: bool, scratch: *Scratch) []Token {
+    if (mostly_same) {
+        scratch.tables = .{ .runs = undefined };
+        return runs.parse(segment, &scratch.tables.runs, &scratch.tokens);
+    }
+    scratch.tables = .{ .all = undefined };
+    return matches.Finder(1).parse(segment, &scratch.palette, &plane_costs, &scratch.tables.all, &scratch.tokens);
 }
 
 fn writeSegment(comptime scale: u8, symbols: []const u8, tokens: []const Token, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
@@ -61,44 +74,20 @@ fn writeSegment(comptime scale: u8, symbols: []const u8, tokens: []const Token, 
     content.write(is_last, writer);
 }
 
-/// Repeats of the byte before.
-fn runs(bytes: []const u8, scratch: *Scratch) []Token {
-    var n: usize = 0;
-    var literals: u16 = 0;
-    var at: usize = 0;
-    while (at < bytes.len) {
-        literals += 1;
-        var left = runLength(bytes[at..]) - 1;
-        at += 1 + left;
-        while (left >= rfc.length_min) {
-            var length: usize = @min(left, rfc.length_max);
-            if (left > length and left - length < rfc.length_min) length = left - rfc.length_min;
-            scratch.tokens[n] = .{ .literals = literals, .length = @intCast(length), .distance = 1, .covered = 0 };
-            n += 1;
-            literals = 0;
-            left -= length;
-        }
-        literals += @intCast(left);
+/// One byte again and again, as often as there is room for; or none at all.
+fn oneRun(bytes: []const u8, scratch: *Scratch) []Token {
+    var writing: runs.Writing = .{ .tokens = &scratch.tokens };
+    if (bytes.len > 0) {
+        writing.literal(1);
+        writing.repeats(bytes.len - 1);
     }
-    scratch.tokens[n] = .{ .literals = literals, .length = 0, .distance = 0, .covered = 0 };
-    return scratch.tokens[0 .. n + 1];
+    return writing.done();
 }
 
-fn runLength(bytes: []const u8) usize {
-    const first = bytes[0];
-    var length: usize = 1;
-    const lanes = 16;
-    const same: @Vector(lanes, u8) = @splat(first);
-    while (length + lanes <= bytes.len) : (length += lanes) {
-        const here: @Vector(lanes, u8) = bytes[length..][0..lanes].*;
-        const equal: u16 = @bitCast(here == same);
-        if (equal != 0xffff) return length + @ctz(~equal);
-    }
-    while (length < bytes.len and bytes[length] == first) length += 1;
-    return length;
-}
-
-const value_costs: matches.Costs = .{ .literal = 64, .length = 14, .long_length = 28, .distance = 12, .near_distance = 14, .nice = 32 };
+const value_costs: matches.Costs = .{ .literal = 76, .lengths = .{ 20, 11, 26, 8, 26, 26, 8, 20 }, .long_length = 36, .distance = 24, .near_distance = 22, .nice = 64 };
+/// Of values that are mostly the same, and of those that are somewhat less so.
+const same_keys: long_matches.Keys = .{ .long = 12, .short = 5, .length_min = 4, .depth = 8, .nice = 40 };
+const similar_keys: long_matches.Keys = .{ .long = 8, .short = 4, .length_min = 3, .depth = 6, .nice = 40 };
 
 /// Values of `scale` bytes, `symbols` of as many bytes as they and `matches.over_read_bytes` more; false where more than 256 of them are different, and nothing is written.
 pub fn writeValues(comptime scale: u8, values: []const u8, symbols: []u8, writer: *BitWriter, scratch: *Scratch) bool {
@@ -109,10 +98,22 @@ pub fn writeValues(comptime scale: u8, values: []const u8, symbols: []u8, writer
     var at: usize = 0;
     while (at < n) : (at += matches.segment_max) {
         const segment = symbols[at..@min(at + matches.segment_max, n)];
-        const tokens = matches.Finder(scale).parse(segment, &scratch.palette, &value_costs, &scratch.tables, &scratch.tokens);
+        const tokens = findValues(scale, segment, scratch);
         writeSegment(scale, segment, tokens, at + matches.segment_max >= n, writer, scratch);
     }
     return true;
+}
+
+fn findValues(comptime scale: u8, segment: []const u8, scratch: *Scratch) []Token {
+    // how often two neighbours differ says how long matches will be
+    const n_changes = planes.changes(segment);
+    if (n_changes >= segment.len * 41 / 100) {
+        scratch.tables = .{ .all = undefined };
+        return matches.Finder(scale).parse(segment, &scratch.palette, &value_costs, &scratch.tables.all, &scratch.tokens);
+    }
+    const keys = if (n_changes < segment.len * 31 / 100) same_keys else similar_keys;
+    scratch.tables = .{ .long = undefined };
+    return long_matches.Finder(scale).parse(segment, &scratch.palette, keys, &scratch.tables.long, &scratch.tokens);
 }
 
 const slot_bits = 10;

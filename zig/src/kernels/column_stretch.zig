@@ -42,8 +42,9 @@ pub fn Stretch(comptime Index: type, comptime Value: type, comptime Out: type) t
                 );
                 if (row + rows_ahead < self.row_at.len) self.fetch(self.row_at[row + rows_ahead] -% origin);
                 const at: usize = @intCast(row_at.* - origin);
-                const n = self.followRow(@intCast(row), self.rows.indices[at..@intCast(stop - origin)], self.rows.values[at..], &filled);
-                row_at.* += @intCast(n);
+                const taken = self.followRow(@intCast(row), self.rows.indices[at..@intCast(stop - origin)], self.rows.values[at..]);
+                filled += taken.filled;
+                row_at.* += @intCast(taken.entries);
             }
             if (filled != self.rows_out.len) return report.fail(
                 error.OutOfRange,
@@ -52,21 +53,30 @@ pub fn Stretch(comptime Index: type, comptime Value: type, comptime Out: type) t
             );
         }
 
-        /// Gives how many entries have been taken or passed over.
-        inline fn followRow(self: *const Self, row: i32, indices: []const Index, values: []const Value, filled: *usize) usize {
+        const Taken = struct { entries: usize, filled: usize };
+
+        inline fn followRow(self: *const Self, row: i32, indices: []const Index, values: []const Value) Taken {
+            // what is written may lie anywhere as far as the compiler knows: in variables nothing is read again
+            const cursors = self.cursors;
+            const rows_out = self.rows_out;
+            const values_out = self.values_out;
+            const first = self.first;
+            const selection = self.selection;
+            var passed: usize = 0;
             for (indices, values[0..indices.len], 0..) |column, value, n| {
                 // a column beyond what the first pass has seen is none of ours
-                if (column < 0 or column >= self.selection.n_cols) continue;
-                const place = self.selection.place(@intCast(column)) orelse continue;
-                if (place >= self.cursors.len or value == 0) continue;
-                const to: u64 = @bitCast(self.cursors[place] -% self.first);
-                if (to >= self.rows_out.len) return n;
-                self.rows_out[to] = row;
-                self.values_out[to] = value_types.convert(Out, value);
-                self.cursors[place] += 1;
-                filled.* += 1;
+                const place = if (column < 0 or column >= selection.n_cols) null else selection.place(@intCast(column));
+                if (place == null or place.? >= cursors.len or value == 0) {
+                    passed += 1;
+                    continue;
+                }
+                const to: u64 = @bitCast(cursors[place.?] -% first);
+                if (to >= rows_out.len) return .{ .entries = n, .filled = n - passed };
+                rows_out[to] = row;
+                values_out[to] = value_types.convert(Out, value);
+                cursors[place.?] += 1;
             }
-            return indices.len;
+            return .{ .entries = indices.len, .filled = indices.len - passed };
         }
 
         inline fn fetch(self: *const Self, at: i64) void {

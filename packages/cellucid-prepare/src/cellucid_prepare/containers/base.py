@@ -34,6 +34,11 @@ Grid = tuple[int, ...]
 class Container(Protocol):
     """One output that is being written."""
 
+    @property
+    def takes_any_order(self) -> bool:
+        """Whether `put_chunk` may be called in any order, from several threads at once."""
+        ...
+
     def declare_group(self, path: str, group: Group) -> None:
         """Make a group with its attributes; "" is the root."""
         ...
@@ -120,6 +125,13 @@ def _write_numbers(path: str, node: Numbers, container: Container, encode: Encod
         (chunk,) = stored_chunks(spec, values, container)
         return grid, chunk
 
+    def put(item: tuple[Grid, npt.NDArray[Any]]) -> None:
+        container.put_chunk(path, *stored(item))
+
+    if container.takes_any_order:
+        for _ in encode(put, grid_chunks(node.values, spec.chunks)):
+            pass
+        return
     for grid, chunk in encode(stored, grid_chunks(node.values, spec.chunks)):
         container.put_chunk(path, grid, chunk)
 
@@ -157,13 +169,55 @@ def _write_bundle(
     folder: Path,
     done: Callable[[int], None],
 ) -> None:
-    """Write the first array as its chunks come; those of the others wait in a temporary file."""
     specs = tuple(leaf.bundle.arrays.values())
     if is_whole(specs[0]):
         for path, spec in zip(leaf.paths, specs, strict=True):
             container.put_whole(path, np.zeros(spec.shape, spec.dtype))
             container.end_array(path)
-        return
+    elif container.takes_any_order:
+        _write_at_once(leaf, container, encode, done)
+    else:
+        _write_in_order(leaf, container, encode, folder, done)
+
+
+def _write_at_once(
+    leaf: BundleLeaf, container: Container, encode: Encoder, done: Callable[[int], None]
+) -> None:
+    """Store every chunk in the thread that encodes it."""
+    specs = tuple(leaf.bundle.arrays.values())
+    places = zip(*map(chunk_grids, specs), strict=True)
+
+    def placed() -> Iterator[tuple[list[tuple[Grid, ...]], tuple[npt.NDArray[Any], ...]]]:
+        for arrays in leaf.bundle.produce():
+            n_here = -(-arrays[0].size // math.prod(specs[0].chunks))
+            yield list(itertools.islice(places, n_here)), arrays
+            del arrays  # may be much, and the next ones are made meanwhile
+
+    def put(item: tuple[list[tuple[Grid, ...]], tuple[npt.NDArray[Any], ...]]) -> int:
+        grids_here, arrays = item
+        for number, (path, spec) in enumerate(zip(leaf.paths, specs, strict=True)):
+            chunks = stored_chunks(spec, arrays[number], container)
+            for grids, chunk in zip(grids_here, chunks, strict=True):
+                container.put_chunk(path, grids[number], chunk)
+        return len(grids_here)
+
+    for n_put in encode(put, placed()):
+        done(n_put)
+    if next(places, None) is not None:
+        raise AssertionError("fewer chunks came than the array has")
+    for path in leaf.paths:
+        container.end_array(path)
+
+
+def _write_in_order(
+    leaf: BundleLeaf,
+    container: Container,
+    encode: Encoder,
+    folder: Path,
+    done: Callable[[int], None],
+) -> None:
+    """Write the first array as its chunks come; those of the others wait in a temporary file."""
+    specs = tuple(leaf.bundle.arrays.values())
 
     def stored(arrays: tuple[npt.NDArray[Any], ...]) -> list[tuple[bytes, ...]]:
         by_array = [

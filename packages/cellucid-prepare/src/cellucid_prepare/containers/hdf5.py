@@ -16,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cellucid_prepare.containers.base import Grid, is_whole
-from cellucid_prepare.containers.room import Room
+from cellucid_prepare.containers.room import RESERVE_BYTES, Room
 from cellucid_prepare.encode.codecs import LEVEL, little_endian
 from cellucid_prepare.encode.native import Wrapping
 from cellucid_prepare.layout.nodes import ArraySpec, Attributes, Group, Text
 
 META_BLOCK_BYTES = 256 << 10
 MUDATA_USER_BLOCK_BYTES = 512
+# chunks that are put before the size of the file is asked for again; less than is held in reserve
+UNSEEN_BYTES = RESERVE_BYTES // 4
 
 
 def mudata_user_block() -> bytes:
@@ -39,6 +41,8 @@ class Hdf5Container:
 
     `user_block` is what stands before the HDF5 part, padded to `MUDATA_USER_BLOCK_BYTES`.
     """
+
+    takes_any_order = False
 
     def __init__(self, path: Path, *, user_block: bytes = b"") -> None:
         self._path = path
@@ -118,7 +122,7 @@ class Hdf5Container:
 
     def put_chunk(self, path: str, grid: Grid, stored: bytes) -> None:
         """See `Container`."""
-        self._need(len(stored))
+        self._need_for_chunk(len(stored))
         dataset = self._dataset(path)
         start = tuple(at * step for at, step in zip(grid, self._open_chunks, strict=True))
         dataset.id.write_direct_chunk(start, stored)
@@ -145,8 +149,16 @@ class Hdf5Container:
 
     def _need(self, n_bytes: int) -> None:
         """See that `n_bytes` more can be written."""
+        self._unseen_bytes = 0
         self._room.need(self._file.id.get_filesize() + n_bytes)
 
+    def _need_for_chunk(self, n_bytes: int) -> None:
+        """The same, with few questions to HDF5: what is put grows the file by little more."""
+        self._unseen_bytes += n_bytes
+        if self._unseen_bytes > UNSEEN_BYTES:
+            self._need(n_bytes)
+
+    _unseen_bytes = UNSEEN_BYTES  # the first time it is asked
     _open: tuple[str, Any] | None = None
     _open_chunks: tuple[int, ...] = ()
 

@@ -63,6 +63,8 @@ class _Told:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._container, name)
+        if not callable(method):
+            return method
 
         def call(*arguments: Any, **options: Any) -> Any:
             with writing_to(self._path, every=True):

@@ -6,6 +6,7 @@ consolidated, so that one document describes all of it.
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,11 @@ ZIP_MODE = 0o100644 << 16
 class Store(Protocol):
     """Where the files of a Zarr store go."""
 
+    @property
+    def takes_any_order(self) -> bool:
+        """Whether `put` may be called from several threads at once."""
+        ...
+
     def put(self, path: str, content: bytes) -> None:
         """Store one file."""
         ...
@@ -35,6 +41,8 @@ class Store(Protocol):
 
 class FolderStore:
     """Files in folders."""
+
+    takes_any_order = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -46,11 +54,16 @@ class FolderStore:
         if folder not in self._folders:
             (self._root / folder).mkdir(parents=True, exist_ok=True)
             self._folders.add(folder)
-        (self._root / path).write_bytes(content)
+        with io.FileIO(f"{self._root}/{path}", "w") as file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
 
 
 class ZipStore:
     """Uncompressed entries of a zip, in the order in which they come."""
+
+    takes_any_order = False
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -77,6 +90,11 @@ class ZarrContainer:
         self._store = store
         self._is_v3 = zarr_format == 3
         self._documents: dict[str, Any] = {}
+
+    @property
+    def takes_any_order(self) -> bool:
+        """See `Container`."""
+        return self._store.takes_any_order
 
     def declare_group(self, path: str, group: Group) -> None:
         """See `Container`."""
