@@ -216,3 +216,9 @@ def test_flags_in_obsm_are_no_embedding() -> None:
 def test_what_is_no_data_is_named() -> None:
     for data in (pd.DataFrame({"a": [1]}), 5, np.ones((2, 2))):
         refusal_leaves_nothing(f"data: is a {type(data).__name__}", data=data, **IDENTITY)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_mudata_within_a_mudata_is_named() -> None:
+    data = mudata.MuData({"rna": adata(), "both": multimodal()})
+    refusal_leaves_nothing(r"mod\['both'\]: is a MuData itself", data=data, **IDENTITY)

@@ -32,6 +32,12 @@ def chosen_modalities(mdata: Any, given: Any, faults: Faults) -> list[str] | Non
     if mdata.axis != 0:
         faults.add("data", "its modalities share genes, not cells", "give one of axis 0")
         return None
+    nested = [name for name in there if hasattr(mdata.mod[name], "mod")]
+    if nested:
+        faults.add(
+            f"mod[{nested[0]!r}]", "is a MuData itself", "put its modalities beside the others"
+        )
+        return None
     if given is None:
         return there
     if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
