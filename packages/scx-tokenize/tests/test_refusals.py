@@ -193,3 +193,15 @@ def test_what_is_no_batch_is_told_its_kind(kernel, batch):
     kind = type(batch).__name__
     with pytest.raises(TypeError, match=f"has to be in CSR, but this one is {kind}:"):
         kernel(batch)
+
+
+@pytest.mark.parametrize("name", [*KERNELS, *VALUE_KERNELS])
+def test_masks_are_not_lost_in_silence(name):
+    kernel = {**KERNELS, **VALUE_KERNELS}[name]
+    which = 1 if name == "measured_mask" else 2
+    batch = [np.array(part) for part in GOOD]
+    batch[which] = np.ma.array(batch[which], mask=[False, True, False])
+    with pytest.raises(TypeError, match=f"^{name}: (data|indices) is a masked array"):
+        kernel(*batch)
+    batch[which] = batch[which].filled(0) if which == 2 else batch[which].data
+    kernel(*batch)

@@ -115,6 +115,11 @@ def whole_numbers(value: Any, dtype: npt.DTypeLike, argument: str, *, who: str) 
 
 def vector(value: Any, argument: str, *, who: str) -> npt.NDArray[Any]:
     """A one-dimensional array."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{who}: {argument} is a masked array, whose mask would have no effect: fill what is "
+            "masked first, as with .filled(0)"
+        )
     array = np.asarray(value)
     if array.ndim != 1:
         raise ValueError(
