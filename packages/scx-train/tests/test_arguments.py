@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from scx_core import CorruptFileError
 from scx_train import TrainingDataset
 
 MakeFile = Callable[..., Path]
@@ -200,13 +202,20 @@ def test_the_callers_panel_is_left_alone(make_file: MakeFile) -> None:
 
 def test_paths(make_file: MakeFile, tmp_path: Path) -> None:
     path = make_file(5)
-    for given in (path, str(path)):
+    for given in (path, str(path), np.str_(path)):
         with TrainingDataset(given) as dataset:
             assert dataset.n_obs == 5
+            assert repr(dataset).startswith(f"TrainingDataset({str(path)!r}: ")
     with pytest.raises(FileNotFoundError):
         TrainingDataset(tmp_path / "missing.scx")
     with pytest.raises(TypeError):
         TrainingDataset(3)  # type: ignore[arg-type]
+
+
+def test_a_file_that_was_not_converted_is_told_so(tmp_path: Path) -> None:
+    anndata.AnnData(np.ones((3, 2), dtype=np.float32)).write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(CorruptFileError, match=r"cells\.h5ad: not an \.scx file.*from_h5ad"):
+        TrainingDataset(tmp_path / "cells.h5ad")
 
 
 def test_more_than_path_and_batch_size_must_be_named(make_file: MakeFile) -> None:

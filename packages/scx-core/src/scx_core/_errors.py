@@ -72,6 +72,9 @@ class Failure:
     row: int | None = None
 
 
+HDF5_SHOWN = r"'\x89HDF'"
+"""The first bytes of an HDF5 file, as messages show them."""
+
 # the numbers of scx.h
 BAD_ARGUMENT = 1
 OUT_OF_RANGE = 2
@@ -132,4 +135,9 @@ def _without_repeats(failure: Failure, path: str | None) -> Failure:
     message = re.sub(r" \(errno \d+\)$", "", failure.message)
     if path is not None:
         message = message.removeprefix(f"'{path}' ").replace(f" '{path}'", "", 1)
+    if message.startswith("not an .scx file") and HDF5_SHOWN in message:
+        message += (
+            ", as HDF5 does: convert it first, with scx_core.from_h5ad, from_h5mu or from_10x, or "
+            "`scx convert`"
+        )
     return replace(failure, message=message)

@@ -33,6 +33,7 @@ def absolute(path: str) -> str:
 
     The working directory may be another one then. Links stay what they are, and so does "".
     """
+    path = str(path)  # numpy has a str of its own, which shows its type
     return os.path.join(os.getcwd(), path) if path and not os.path.isabs(path) else path
 
 

@@ -163,7 +163,9 @@ def frame_column(series: pd.Series[Any]) -> Any:
     if series.dtype.kind in "biuf":
         if not series.isna().to_numpy().any():
             return np.asarray(series)
-        if farthest_from_0(series.dropna().to_numpy()) > EXACT_IN_FLOAT64:
+        known = series.dropna()
+        whole = known.to_numpy(f"{series.dtype.kind}8") if series.dtype.kind in "iu" else None
+        if whole is not None and farthest_from_0(whole) > EXACT_IN_FLOAT64:
             raise _too_large_beside_gaps(str(series.name))
         return series.to_numpy(np.float64, na_value=np.nan)
     if series.dtype.kind in "mM":
