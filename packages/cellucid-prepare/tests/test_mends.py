@@ -65,6 +65,7 @@ def test_the_mend_of_a_column_mends_it(kind: str) -> None:
         (["a", "", "c", "d", "e", "f"], r"give every row a name.*reset_index\(drop=True\)"),
         (["a", None, "c", "d", "e", "f"], "give every row a name"),
         (["a", np.nan, "c", "d", "e", "f"], "give every row a name"),
+        (pd.array(["a", None, "c", "d", "e", "f"], dtype="string"), "give every row a name"),
         (pd.DatetimeIndex(["2020-01-01", None] * 3), "give every row a name"),
         ([b"a", b"b", b"c", b"d", b"e", b"f"], 'obs.index.str.decode."utf-8"'),
         ([0.5, 1.5, 2.5, 3.5, 4.5, 5.5], r"obs.index.astype\(str\)"),

@@ -152,7 +152,13 @@ def row_names(index: pd.Index, where: str, faults: Faults) -> list[str]:
 def _mend_of_names(wrong: list[Any], where: str) -> str:
     import pandas as pd
 
-    if any(name == "" or name is None or name is pd.NaT or name != name for name in wrong):
+    def is_missing(name: Any) -> bool:
+        # what is compared with pandas.NA is neither true nor false
+        if name is None or name is pd.NA or name is pd.NaT:
+            return True
+        return name == "" if isinstance(name, str) else isinstance(name, float) and name != name
+
+    if any(map(is_missing, wrong)):
         return f"give every row a name, or number them with {where}.reset_index(drop=True)"
     if all(isinstance(name, bytes) for name in wrong):
         return f'set {where}.index = {where}.index.str.decode("utf-8")'
