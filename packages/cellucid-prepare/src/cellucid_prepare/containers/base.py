@@ -80,9 +80,14 @@ def write_layout(
     `folder` is where temporary files may lie; `done` is told of the parts that `part_count` counts.
     """
     _declare("", root, container)
-    for leaf in leaves(root):
+    in_order = leaves(root)
+    # the first bundle is encoded while what comes before it is written
+    first = next((leaf for leaf in in_order if isinstance(leaf, BundleLeaf)), None)
+    runs = {} if first is None else {first.paths: _begun(_runs(first, container, encode))}
+    for leaf in in_order:
         if isinstance(leaf, BundleLeaf):
-            _write_bundle(leaf, container, encode, folder, done)
+            encoded = runs.pop(leaf.paths, None) or _runs(leaf, container, encode)
+            _write_bundle(leaf, container, encoded, folder, done)
             continue
         if isinstance(leaf.node, Text):
             container.put_text(leaf.path, leaf.node)
@@ -162,29 +167,14 @@ def grid_chunks(
         )
 
 
-def _write_bundle(
-    leaf: BundleLeaf,
-    container: Container,
-    encode: Encoder,
-    folder: Path,
-    done: Callable[[int], None],
-) -> None:
+Runs = Iterator[list[tuple[bytes, ...]]]
+"""Consecutive chunks of the arrays of a bundle; empty tuples for those that are stored already."""
+
+
+def _runs(leaf: BundleLeaf, container: Container, encode: Encoder) -> Runs:
     specs = tuple(leaf.bundle.arrays.values())
     if is_whole(specs[0]):
-        for path, spec in zip(leaf.paths, specs, strict=True):
-            container.put_whole(path, np.zeros(spec.shape, spec.dtype))
-            container.end_array(path)
-    elif container.takes_any_order:
-        _write_at_once(leaf, container, encode, done)
-    else:
-        _write_in_order(leaf, container, encode, folder, done)
-
-
-def _write_at_once(
-    leaf: BundleLeaf, container: Container, encode: Encoder, done: Callable[[int], None]
-) -> None:
-    """Store every chunk in the thread that encodes it."""
-    specs = tuple(leaf.bundle.arrays.values())
+        return iter(())
     places = zip(*map(chunk_grids, specs), strict=True)
 
     def placed() -> Iterator[tuple[list[tuple[Grid, ...]], tuple[npt.NDArray[Any], ...]]]:
@@ -193,56 +183,64 @@ def _write_at_once(
             yield list(itertools.islice(places, n_here)), arrays
             del arrays  # may be much, and the next ones are made meanwhile
 
-    def put(item: tuple[list[tuple[Grid, ...]], tuple[npt.NDArray[Any], ...]]) -> int:
-        grids_here, arrays = item
-        for number, (path, spec) in enumerate(zip(leaf.paths, specs, strict=True)):
-            chunks = stored_chunks(spec, arrays[number], container)
-            for grids, chunk in zip(grids_here, chunks, strict=True):
-                container.put_chunk(path, grids[number], chunk)
-        return len(grids_here)
-
-    for n_put in encode(put, placed()):
-        done(n_put)
-    if next(places, None) is not None:
-        raise AssertionError("fewer chunks came than the array has")
-    for path in leaf.paths:
-        container.end_array(path)
-
-
-def _write_in_order(
-    leaf: BundleLeaf,
-    container: Container,
-    encode: Encoder,
-    folder: Path,
-    done: Callable[[int], None],
-) -> None:
-    """Write the first array as its chunks come; those of the others wait in a temporary file."""
-    specs = tuple(leaf.bundle.arrays.values())
-
-    def stored(arrays: tuple[npt.NDArray[Any], ...]) -> list[tuple[bytes, ...]]:
+    def stored(
+        item: tuple[list[tuple[Grid, ...]], tuple[npt.NDArray[Any], ...]],
+    ) -> list[tuple[bytes, ...]]:
+        grids, arrays = item
         by_array = [
             stored_chunks(spec, values, container)
             for spec, values in zip(specs, arrays, strict=True)
         ]
-        return list(zip(*by_array, strict=True))
+        if not container.takes_any_order:
+            return list(zip(*by_array, strict=True))
+        for number, chunks in enumerate(by_array):
+            for places_here, chunk in zip(grids, chunks, strict=True):
+                container.put_chunk(leaf.paths[number], places_here[number], chunk)
+        return [()] * len(grids)
 
+    return encode(stored, placed())
+
+
+def _begun(runs: Runs) -> Runs:
+    """The same; the first ones are under way."""
+    return itertools.chain(list(itertools.islice(runs, 1)), runs)
+
+
+def _write_bundle(
+    leaf: BundleLeaf, container: Container, runs: Runs, folder: Path, done: Callable[[int], None]
+) -> None:
+    """Write the first array as its chunks come; those of the others wait in a temporary file.
+
+    Unless all have been stored where they were encoded.
+    """
+    specs = tuple(leaf.bundle.arrays.values())
+    if is_whole(specs[0]):
+        for path, spec in zip(leaf.paths, specs, strict=True):
+            container.put_whole(path, np.zeros(spec.shape, spec.dtype))
+            container.end_array(path)
+        return
     with ExitStack() as stack:
-        waiting = [
-            WaitingChunks(stack.enter_context(tempfile.TemporaryFile(dir=folder)))
-            for _ in specs[1:]
-        ]
+        waiting = (
+            []
+            if container.takes_any_order
+            else [
+                WaitingChunks(stack.enter_context(tempfile.TemporaryFile(dir=folder)))
+                for _ in specs[1:]
+            ]
+        )
         grids = chunk_grids(specs[0])
-        runs = encode(stored, leaf.bundle.produce())
         for grid, chunks in zip(grids, itertools.chain.from_iterable(runs), strict=True):
-            container.put_chunk(leaf.paths[0], grid, chunks[0])
+            if chunks:
+                container.put_chunk(leaf.paths[0], grid, chunks[0])
             for others, chunk in zip(waiting, chunks[1:], strict=True):
                 others.append(chunk)
             done(1)
         container.end_array(leaf.paths[0])
-        for path, spec, others in zip(leaf.paths[1:], specs[1:], waiting, strict=True):
-            for grid, chunk in zip(chunk_grids(spec), others.all(), strict=True):
-                container.put_chunk(path, grid, chunk)
-                done(0)
+        for number, (path, spec) in enumerate(zip(leaf.paths[1:], specs[1:], strict=True)):
+            if waiting:
+                for grid, chunk in zip(chunk_grids(spec), waiting[number].all(), strict=True):
+                    container.put_chunk(path, grid, chunk)
+                    done(0)
             container.end_array(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,8 @@ def encoded_chunks(
         The values have another width than 1, 2, 4 or 8 bytes.
     """
     flat = values.reshape(-1)
-    encoding = binding.new_struct(
-        "scx_chunk_encoding",
-        element_bytes=flat.itemsize,
-        is_shuffled=int(shuffle),
-        wrapping=int(wrapping),
-        chunk_elements=chunk_elements,
-    )
-    bound_out = binding.native().ffi.new("uint64_t *")
-    binding.call("scx_chunks_bound", encoding, bound_out)
-    bound = int(bound_out[0])
+    encoding = _encoding(flat.itemsize, chunk_elements, wrapping, shuffle=shuffle)
+    bound = _bound(flat.itemsize, chunk_elements, wrapping, shuffle=shuffle)
     n_chunks = -(-len(flat) // chunk_elements)
     out = np.empty(n_chunks * bound, np.uint8)
     lengths = np.zeros(n_chunks, np.uint64)
@@ -60,3 +53,22 @@ def encoded_chunks(
         out[number * bound : number * bound + int(length)].tobytes() if length else None
         for number, length in enumerate(lengths)
     ]
+
+
+def _encoding(width: int, chunk_elements: int, wrapping: Wrapping, *, shuffle: bool) -> Any:
+    return binding.new_struct(
+        "scx_chunk_encoding",
+        element_bytes=width,
+        is_shuffled=int(shuffle),
+        wrapping=int(wrapping),
+        chunk_elements=chunk_elements,
+    )
+
+
+@lru_cache(maxsize=64)
+def _bound(width: int, chunk_elements: int, wrapping: Wrapping, *, shuffle: bool) -> int:
+    """How many bytes a chunk may take; asked for once: every call ends with a wait for the GIL."""
+    bound = binding.native().ffi.new("uint64_t *")
+    encoding = _encoding(width, chunk_elements, wrapping, shuffle=shuffle)
+    binding.call("scx_chunks_bound", encoding, bound)
+    return int(bound[0])

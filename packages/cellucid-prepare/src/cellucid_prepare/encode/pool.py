@@ -13,8 +13,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 THREADS_MAX = 64
-# chunks under way for each thread: enough that none waits, few enough to need no memory
-AHEAD = 2
+# items under way for each thread: enough that none waits while others write, few enough to need no
+# memory
+AHEAD = 8
 
 
 class Encoder(Protocol):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cellucid_prepare.encode.pool import encoder, thread_count
 from cellucid_prepare.layout.chunks import SLICED_CHUNK_ELEMENTS, gene_strip_chunk
 from cellucid_prepare.matrix.by_gene import gene_blocks, gives_genes, without_zeros
 from cellucid_prepare.matrix.in_memory import gives_stretches, stretches
@@ -224,15 +225,24 @@ def judged(expression: Expression) -> Judged:
         return Judged(expression, scan, counts, is_canonical=True)
     if gives_genes(expression.source, expression.places):
         return _judged_by_gene(expression)
+
+    def block_of(item: tuple[int, CsrBlock]) -> tuple[npt.NDArray[np.int64], Scan, bool]:
+        counted, seen = np.zeros_like(counts), Scan()
+        scan_columns(item[1], n_cols, expression.places, counted, seen)
+        if not seen.unordered_rows:
+            return counted, seen, True
+        counted, seen = np.zeros_like(counts), Scan()
+        scan_columns(canonical(item[1], n_cols), n_cols, expression.places, counted, seen)
+        return counted, seen, False
+
+    # what has to be read comes one block after the other; in memory all of them are there
+    in_memory = gives_stretches(expression.source, expression.places)
     is_canonical = True
-    for _, sparse in expression.blocks():
-        seen, counted = replace(scan), counts.copy()
-        scan_columns(sparse, n_cols, expression.places, counted, seen)
-        if seen.unordered_rows:
-            is_canonical = False
-            seen, counted = replace(scan), counts.copy()
-            scan_columns(canonical(sparse, n_cols), n_cols, expression.places, counted, seen)
-        scan, counts = seen, counted
+    with encoder(thread_count(None) if in_memory else 1) as each:
+        for counted, seen, is_ordered in each(block_of, expression.blocks()):
+            counts += counted
+            scan = scan.plus(seen)
+            is_canonical = is_canonical and is_ordered
     return Judged(expression, scan, counts, is_canonical)
 
 

@@ -29,6 +29,10 @@ class Scan:
     above_whole_f32: int = 0
     unordered_rows: int = 0
 
+    def plus(self, other: Scan) -> Scan:
+        """What was seen of both."""
+        return Scan(**{name: count + getattr(other, name) for name, count in vars(self).items()})
+
 
 def plain_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The values in a type that the library takes."""
