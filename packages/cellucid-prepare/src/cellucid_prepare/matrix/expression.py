@@ -23,9 +23,9 @@ from cellucid_prepare.matrix.native import Scan, plain_values, scan_columns, sca
 from scx_core.sources.base import CsrBlock, DenseBlock, MatrixSource
 
 # a block of cells while it is read
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20
 # the values of the genes that are put in order at a time
-RANGE_BYTES = 384 << 20
+RANGE_BYTES = 256 << 20
 # chunks that are encoded together, so that a call is worth its while
 RUN_CHUNKS = 8
 
