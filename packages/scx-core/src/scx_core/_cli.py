@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ._command_line import at_least, memory, run_program
+from ._command_line import at_least, listed, memory, run_program
 from ._version import __version__
 
 
@@ -68,15 +68,25 @@ def _add_convert(commands: Any) -> None:
     writing.add_argument(
         "--strict-uns", action="store_true", help="fail for entries of uns that cannot be stored"
     )
-    writing.add_argument(
-        "--layers", nargs="*", metavar="NAME", help="take these layers alone (none if none follow)"
+    layers = writing.add_mutually_exclusive_group()
+    layers.add_argument(
+        "--layers",
+        type=listed,
+        action="extend",
+        metavar="NAME,...",
+        help="take these layers alone; may be given several times",
+    )
+    layers.add_argument(
+        "--no-layers", dest="layers", action="store_const", const=[], help="take no layer"
     )
     writing.add_argument("--genome", metavar="NAME", help="take this genome of a 10x file")
     writing.add_argument(
         "--feature-types",
-        nargs="+",
-        metavar="TYPE",
-        help='take these types of 10x features alone, for example "Gene Expression"',
+        type=listed,
+        action="extend",
+        metavar="TYPE,...",
+        help='take these types of 10x features alone, for example "Gene Expression"; may be given '
+        "several times",
     )
     writing.add_argument("--prefix", help="what precedes matrix.mtx in the folder")
     writing.add_argument(

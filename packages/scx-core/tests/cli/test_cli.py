@@ -87,9 +87,15 @@ def test_options_reach_the_conversion(tmp_path: Path, capsys: pytest.CaptureFixt
         shards = [part for part in experiment.sections() if part["type"] == "csr_shard"]
         assert [part["rows"] for part in shards] == [(0, 16), (16, 32), (32, 40)]
         assert {part["codec"] for part in shards} == {"none"}
-    assert main([*arguments[:3], "--layers", "--overwrite"]) == 0
+    assert main([*arguments[:3], "--no-layers", "--overwrite"]) == 0
     with scx_core.open(out) as experiment:
         assert list(experiment.layers) == []
+    # a list has commas or is repeated, so that it takes in no file that follows
+    in_front = ["convert", "--layers", "thrice,twice", *arguments[1:3], "--overwrite", "--quiet"]
+    for one in (in_front, [*in_front[:2], "thrice", "--layers", "twice", *in_front[3:]]):
+        assert main(one) == 0
+        with scx_core.open(out) as experiment:
+            assert sorted(experiment.layers) == ["thrice", "twice"]
 
 
 def test_10x_files_folders_and_genomes(tmp_path: Path) -> None:
