@@ -70,10 +70,10 @@ def test_options_become_arguments() -> None:
             "--citation-url", "https://example.org/paper", "--source-name", "Somewhere",
             "--source-url", "http://example.org", "--obs", "obs.parquet", "--var", "var.parquet",
             "--gene-expression", "x.npz", "--connectivities", "graph.npz",
-            "--embeddings", "X_umap=X_umap.npy", "X_pca=X_pca.npy",
+            "--embeddings", "X_umap=X_umap.npy,X_pca=X_pca.npy",
             "--vector-fields", "velocity:X_umap=velocity.npy", "--latent-key", "X_pca",
             "--centroid-min-points", "3", "--embedding-defaults", "2d=X_pca:2,0",
-            "--obs-keys", "label", "number", "--var-gene-id-column", "symbol",
+            "--obs-keys", "label", "--obs-keys", "number", "--var-gene-id-column", "symbol",
             "--vector-field-default", "velocity", "--no-normalize-embeddings",
             "--gene-identifiers", "@genes.txt", "--threads", "1", "--format", "h5ad", "--quiet",
         ]
@@ -86,7 +86,8 @@ def test_layers_and_members_of_the_input_are_chosen_by_name() -> None:
     data = adata()
     data.layers["twice"] = data.X * 2
     data.write_h5ad("in.h5ad")
-    code = main(["in.h5ad", "out.h5ad", "--layer", "twice", "--embeddings", "X_pca", *NAMED])
+    # a list takes in no file that follows
+    code = main([*NAMED, "--layer", "twice", "--embeddings", "X_pca", "in.h5ad", "out.h5ad"])
     assert code == 0
     back = read(Path("out.h5ad"))
     assert list(back.obsm) == ["X_pca"] and (back.X != data.X * 2).nnz == 0

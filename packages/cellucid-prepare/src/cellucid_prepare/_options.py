@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from cellucid_prepare._version import __version__
+from scx_core._command_line import listed
 
 FORMATS = ("h5ad", "zarr", "zarr.zip", "h5mu")
 
@@ -27,13 +28,13 @@ def prepare_parser() -> argparse.ArgumentParser:
     """Of `cellucid-prepare IN OUT`; its options have the names of the arguments of `prepare`."""
     parser = argparse.ArgumentParser(
         prog="cellucid-prepare",
-        # options that take several values would swallow IN and OUT behind them
         usage="cellucid-prepare IN OUT --id ID --name NAME [options]\n"
         "       cellucid-prepare check FILE",
         description="Write OUT, one file (or Zarr folder) that anndata reads and a browser reads "
         "fast, from IN: an .h5ad, .h5mu, .zarr, .zarr.zip or .scx. Matrices are read in pieces. "
         "Everything is checked before OUT is written. `cellucid-prepare check FILE` says whether "
-        "a file is ready for browsers.",
+        "a file is ready for browsers. Options marked with ,... take names with commas between "
+        "them (one that has a comma stands in quotes), and may be given several times.",
     )
     parser.add_argument("--version", action="version", version=f"cellucid-prepare {__version__}")
     parser.add_argument("source", metavar="IN")
@@ -76,24 +77,31 @@ def _add_content(group: Any) -> None:
     group.add_argument("--layer", metavar="NAME", help="this layer instead of X")
     group.add_argument(
         "--embeddings",
-        nargs="+",
-        metavar="KEY[=FILE]",
+        type=listed,
+        action="extend",
+        metavar="KEY[=FILE],...",
         help="these of obsm alone; with a FILE (.npy) an array of cells x axes instead",
     )
     group.add_argument(
         "--vector-fields",
-        nargs="+",
-        metavar="FIELD:KEY[=FILE]",
+        type=listed,
+        action="extend",
+        metavar="FIELD:KEY[=FILE],...",
         help="these alone, by field and embedding, for instance velocity:X_umap",
     )
     group.add_argument(
         "--gene-identifiers",
-        nargs="+",
-        metavar="GENE",
+        type=listed,
+        action="extend",
+        metavar="GENE,...",
         help="these genes alone, in this order; @FILE stands for its lines",
     )
     group.add_argument(
-        "--modalities", nargs="+", metavar="NAME", help="these; a single one becomes an AnnData"
+        "--modalities",
+        type=listed,
+        action="extend",
+        metavar="NAME,...",
+        help="these; a single one becomes an AnnData",
     )
     group.add_argument("--obs", metavar="TABLE", help="of the cells (.csv, .tsv, .parquet)")
     group.add_argument("--var", metavar="TABLE", help="of the genes (.csv, .tsv, .parquet)")
@@ -104,14 +112,20 @@ def _add_content(group: Any) -> None:
 def _add_shown(group: Any) -> None:
     group.add_argument(
         "--embedding-defaults",
-        nargs="+",
+        action="append",
         metavar="DIM=KEY",
-        help="for instance 2d=X_umap 3d=X_pca:0,1,2",
+        help="for instance 2d=X_umap or 3d=X_pca:0,1,2; given once for each",
     )
     group.add_argument(
         "--latent-key", metavar="KEY", help="embedding in which outliers are measured and stored"
     )
-    group.add_argument("--obs-keys", nargs="+", metavar="COLUMN", help="listed, in this order")
+    group.add_argument(
+        "--obs-keys",
+        type=listed,
+        action="extend",
+        metavar="COLUMN,...",
+        help="listed, in this order",
+    )
     group.add_argument("--var-gene-id-column", metavar="COLUMN", help="of var that names the genes")
     group.add_argument("--vector-field-default", metavar="FIELD")
     group.add_argument(
