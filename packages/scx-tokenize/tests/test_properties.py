@@ -41,6 +41,28 @@ def test_top_k(oracle, rows, k, threads):
         np.testing.assert_array_equal(result[name], expected)
 
 
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 600),
+    st.integers(1, 600),
+    st.sampled_from([1, 2, 5, 17, 40, 600]),
+    st.sampled_from([0.0, 0.01, 0.3]),
+)
+@settings(max_examples=150, deadline=None)
+def test_top_k_of_long_rows(oracle, seed, n_genes, k, n_distinct, odd_share):
+    """So many values, the smaller ones more common, with odd ones among them."""
+    rng = np.random.default_rng(seed)
+    distinct = np.sort(rng.lognormal(0, rng.choice([0.001, 1, 20]), n_distinct).astype(np.float32))
+    common = rng.geometric(rng.choice([0.05, 0.5, 0.9]), 3 * n_genes) - 1
+    data = distinct[np.minimum(common, n_distinct - 1)]
+    odd = np.array([0, -0.0, -1, np.nan, np.inf, -np.inf, 1e-45, 3e38], dtype=np.float32)
+    data = np.where(rng.random(len(data)) < odd_share, rng.choice(odd, len(data)), data)
+    batch = np.arange(4) * n_genes, np.tile(np.arange(n_genes), 3), data
+    result = tk.top_k(*batch, k, n_genes)
+    for name, expected in oracle.top_k(batch, k, n_genes).items():
+        np.testing.assert_array_equal(result[name], expected, err_msg=name)
+
+
 @given(ROWS, st.integers(1, 50), st.integers(0, 2**32 - 1), st.sampled_from([1e4, 1e-30, 1e30]))
 @settings(max_examples=150, deadline=None)
 def test_rank_tokens(oracle, rows, l_max, seed, target):
@@ -90,7 +112,9 @@ def test_quantile_bins(oracle, rows, n_bins, tie, threads):
 
 
 @given(
-    ROWS, st.lists(st.floats(-2, 1e6), min_size=2, max_size=9), st.sampled_from(["left", "right"])
+    ROWS,
+    st.lists(st.floats(-2, 1e6), min_size=2, max_size=9),
+    st.sampled_from(["left", "right", "seeded"]),
 )
 @settings(max_examples=100, deadline=None)
 def test_given_edges(oracle, rows, edges, tie):
@@ -124,8 +148,18 @@ def test_values(oracle, rows):
     np.testing.assert_allclose(
         tk.transform_values(indptr, data, "log1p_raw"), np.log1p(clipped), rtol=2.4e-7, atol=1e-45
     )
-    totals = [clipped[a:b].sum() for a, b in itertools.pairwise(indptr)]
+    totals = np.array([clipped[a:b].sum() for a, b in itertools.pairwise(indptr)])
     np.testing.assert_allclose(tk.library_size(indptr, data), totals, rtol=1e-14)
+    lengths = np.diff(indptr)
+    with np.errstate(all="ignore"):
+        factors = np.where(totals > 0, 1e4 / totals, 1).astype(np.float32)
+        scaled = np.repeat(factors, lengths) * clipped.astype(np.float32)
+        logs = np.log1p((4 * 0.25 * clipped).astype(np.float32).astype(np.float64))
+        centres = np.array([logs[a:b].sum() / 70 for a, b in itertools.pairwise(indptr)])
+    normalised = tk.transform_values(indptr, data, "normalize_log1p")
+    np.testing.assert_allclose(normalised, np.log1p(scaled), rtol=4e-7, atol=1e-45)
+    pflog = tk.transform_values(indptr, data, "pflog_raw", pflog_alpha=0.25, n_measured=70)
+    np.testing.assert_allclose(pflog, logs - np.repeat(centres, lengths), rtol=1e-6, atol=1e-4)
     panel = np.arange(0, N_GENES, 3)
     mask = tk.measured_mask(indptr, indices, panel).reshape(len(rows), len(panel))
     for row, (a, b) in enumerate(itertools.pairwise(indptr)):

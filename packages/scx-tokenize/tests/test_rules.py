@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import threading
+import time
 
 import anndata
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import scx_tokenize as tk
+from scx_core.native.csr_rows import csr_rows
 
 N_GENES = 300
 STATS = np.random.default_rng(1).lognormal(0, 1, N_GENES)
@@ -181,6 +185,14 @@ def test_infinite_values():
     assert tk.bin_values(*batch, 3, edges=[1, 2])["bins"].tolist() == [2, 2, 1]
     with pytest.raises(ValueError, match="value of gene 2 in row 0 is infinite"):
         tk.bin_values(*batch, 3)
+    # the total is infinite, and nothing has a share of it
+    assert tk.rank_tokens(*batch, np.ones(9), 3, "v")["lengths"].tolist() == [0]
+    assert tk.library_size(batch[0], batch[2]).tolist() == [np.inf]
+    changed = {"log1p_raw": [np.log(3), np.inf, np.log(2)]}
+    changed |= {"normalize_log1p": [0, np.nan, 0], "pflog_raw": [-np.inf, np.nan, -np.inf]}
+    for mode, expected in changed.items():
+        values = tk.transform_values(batch[0], batch[2], mode, pflog_alpha=0.5, n_measured=9)
+        np.testing.assert_allclose(values, expected, rtol=3e-7, err_msg=mode)
 
 
 def test_large_and_tiny_values(oracle):
@@ -193,21 +205,72 @@ def test_large_and_tiny_values(oracle):
 
 
 def test_other_threads_run_meanwhile(batch):
-    """The GIL is released: another thread counts on while a kernel works."""
-    matrix = sp.vstack([batch(400, 2000)] * 5, format="csr")
-    stats = np.ones(2000)
+    """The GIL is released: another thread counts on while a kernel works.
+
+    Nobody is asked to give the GIL up meanwhile, and arrays are not converted, so that the other
+    thread can have it from the kernel alone.
+    """
+    matrix = batch(100, 2000)
+    rows = matrix.indptr.astype(np.int64), matrix.indices, matrix.data
     turns, done = [0], threading.Event()
 
     def count() -> None:
         while not done.is_set():
             turns[0] += 1
+            time.sleep(0)
 
-    counter = threading.Thread(target=count)
-    counter.start()
+    kernels = (
+        lambda: tk.top_k(*rows, 2000, 2000, threads=1),
+        lambda: tk.bin_values(*rows, 51, threads=1),
+        lambda: tk.sample_genes(*rows, 2000, 1, 2, threads=1),
+        lambda: tk.library_size(rows[0], rows[2], threads=1),
+        lambda: tk.transform_values(rows[0], rows[2], "log1p_raw", threads=1),
+    )
+    counter = threading.Thread(target=count, daemon=True)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)
     try:
-        before = turns[0]
-        tk.rank_tokens(matrix, stats, 2000, "v", threads=1)
-        assert turns[0] > before
+        counter.start()
+        for kernel in kernels:
+            before = turns[0]
+            for _ in range(300):  # the other thread needs some time to wake up
+                kernel()
+                if turns[0] > before:
+                    break
+            assert turns[0] > before
     finally:
+        sys.setswitchinterval(interval)
         done.set()
         counter.join()
+
+
+def test_arrays_that_fit_are_not_copied():
+    rows = np.array([0, 2]), np.array([3, 8], dtype=np.int32), np.array([5, 5], dtype=np.float32)
+    taken = csr_rows(*rows, who="test")
+    for given, used in zip(rows, (taken.indptr, taken.indices, taken.data), strict=True):
+        assert np.shares_memory(given, used)
+
+
+def test_signatures_are_the_published_ones():
+    """Parameters that may be given by place, in their order; those behind them have names."""
+    published = {
+        tk.top_k: "indptr, indices, data, k, n_genes_total",
+        tk.rank_tokens: "indptr, indices, data, gene_stats, l_max, vocabulary_version, "
+        "target_sum=10000.0",
+        tk.bin_values: "indptr, indices, data, n_bins, edges=None, tie='left', seed=0, "
+        "file_identity=0, rows=None",
+        tk.sample_genes: "indptr, indices, data, n, seed, file_identity, weight='log1p', rows=None",
+        tk.transform_values: "indptr, data, mode, target_sum=10000.0, pflog_alpha=None, "
+        "n_measured=None",
+        tk.library_size: "indptr, data",
+        tk.measured_mask: "indptr, indices, panel",
+        tk.gene_mask_id: "n_genes_total",
+        tk.pad_id: "n_genes_total",
+    }
+    for kernel, expected in published.items():
+        found = [
+            one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+            for one in inspect.signature(kernel).parameters.values()
+            if one.kind is one.POSITIONAL_OR_KEYWORD
+        ]
+        assert ", ".join(found) == expected

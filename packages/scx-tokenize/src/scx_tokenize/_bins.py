@@ -44,7 +44,8 @@ def bin_values(
     """The bin of each value: 0 for what is not positive, else from the edges that it lies between.
 
     With "left" the bin is the number of edges that are not above the value, with "right" the number
-    of edges below it (the two bounds of `numpy.digitize`). "seeded" draws between the two:
+    of edges below it (the two bounds of `numpy.digitize`), which is 0 for a value that equals the
+    first edge, such as the smallest of a row. "seeded" draws between the two:
     ceil(u * (right - left) + left), with a u for each positive value of the row in turn. The draws
     of a row follow from seed, file identity and row number alone.
 

@@ -40,7 +40,8 @@ def rank_tokens(
 
     A gene ranks by float32(max(v, 0) * (target_sum / total) / gene_stats[gene]), computed in
     float64 with the total of the row as given. What is not positive is left out; the largest comes
-    first, and of equal ones the smaller gene id. At most `l_max` genes are kept.
+    first, and of equal ones the smaller gene id. At most `l_max` genes are kept. A row with an
+    infinite value has an infinite total, and no tokens.
 
     Parameters
     ----------

@@ -41,10 +41,10 @@ def sample_genes(
 ) -> SampleGenes:
     """Draw n genes of each row with replacement, in proportion to their weights.
 
-    The weight of a gene is log1p(count), or the count; negative counts and NaN weigh nothing. With
-    the cumulative weights over their total as `cdf`, each draw u gives the gene at
-    `numpy.searchsorted(cdf, u, side="right")`. The draws of a row follow from seed, file identity
-    and row number alone.
+    The weight of a gene is log1p(count), or the count; negative counts and NaN weigh nothing, and
+    an infinite count takes all draws. With the cumulative weights over their total as `cdf`, each
+    draw u gives the gene at `numpy.searchsorted(cdf, u, side="right")`. The draws of a row follow
+    from seed, file identity and row number alone.
 
     Parameters
     ----------

@@ -23,12 +23,26 @@ MODES: dict[str, int] = {  # SCX_PASS_THROUGH and its like
 
 
 def gene_mask_id(n_genes_total: int) -> int:
-    """The id of GENE_MASK, one above the last gene: `n_genes_total`, which is at least 1."""
+    """The id of GENE_MASK, one above the last gene: `n_genes_total` itself.
+
+    Raises
+    ------
+    ValueError
+        `n_genes_total` is not from 1 to 2^31 - 2, so that both sentinels are 32-bit ids.
+    TypeError
+        It is no whole number.
+    """
     return arguments.n_genes_total(n_genes_total, who="gene_mask_id")
 
 
 def pad_id(n_genes_total: int) -> int:
-    """The id of PAD, two above the last gene: `n_genes_total + 1`."""
+    """The id of PAD, two above the last gene: `n_genes_total + 1`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `gene_mask_id`.
+    """
     return arguments.n_genes_total(n_genes_total, who="pad_id") + 1
 
 
@@ -45,7 +59,8 @@ def transform_values(
 ) -> npt.NDArray[np.float32]:
     """The values of a batch, changed as collation changes them.
 
-    Negative values and NaN are 0 first. By `mode`, the result for v is
+    Negative values and NaN are 0 first. An infinite value is no error: its result is infinite, or
+    NaN where its row is scaled or centred by it. By `mode`, the result for v is
 
     - "pass_through": v;
     - "log1p_raw": ln(1 + v);
@@ -73,6 +88,13 @@ def transform_values(
     Returns
     -------
     float32, parallel to `data`.
+
+    Raises
+    ------
+    ValueError
+        `indptr` does not fit, a mode is unknown, or an argument is missing or out of range.
+    TypeError
+        An argument holds something else than numbers.
     """
     who = "transform_values"
     batch = _without_ids(indptr, data, who=who)
@@ -128,6 +150,13 @@ def library_size(
     Returns
     -------
     float64 of n_rows.
+
+    Raises
+    ------
+    ValueError
+        `indptr` does not fit, or `threads` is out of range.
+    TypeError
+        An argument holds something else than numbers.
     """
     who = "library_size"
     batch = _without_ids(indptr, data, who=who)
@@ -164,6 +193,14 @@ def measured_mask(
     Returns
     -------
     uint8 of n_rows * len(panel), row after row: 1 where the row carries the gene.
+
+    Raises
+    ------
+    ValueError
+        Ids are out of order, a gene of the panel is negative, lengths do not fit, or `threads` is
+        out of range; rows and ids are named.
+    TypeError
+        An argument holds something else than numbers.
     """
     who = "measured_mask"
     batch = _without_values(indptr, indices, who=who)
@@ -195,7 +232,9 @@ def _without_ids(indptr: Any, data: Any, *, who: str) -> CsrRows:
 def _without_values(indptr: Any, indices: Any, *, who: str) -> CsrRows:
     """A batch for kernels that do not look at the values; the ids stand in for them."""
     n_values = len(np.asarray(indices)) if np.ndim(indices) == 1 else 0
-    ids = csr_rows(indptr, indices, np.broadcast_to(np.float32(0), n_values), who=who).indices
+    # it is neither written nor read, so that it takes no memory
+    unread: npt.NDArray[np.float32] = np.empty(n_values, dtype=np.float32)
+    ids = csr_rows(indptr, indices, unread, who=who).indices
     return CsrRows(_pointers(indptr, who=who), ids, ids.view(np.float32))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -153,10 +155,17 @@ def test_what_goes_wrong_meanwhile_is_told_in_words(
     assert said == f"scx-tokenize: error: another process makes tokens in {out}\n"
 
 
-@pytest.mark.parametrize("command", ["rank", "bin", "sample"])
-def test_help_names_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    printed = capsys.readouterr().out
-    for name in ("--obs-filter", "--threads", "--token-dictionary", "--overwrite", "--hf"):
-        assert name in printed
+def test_help_names_every_argument_of_the_function(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is an option of a command, and the commands have no others but `--quiet`."""
+    found: set[str] = set()
+    for command in ("rank", "bin", "sample"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        options = set(
+            re.findall(r"^  (?:-\w .*)?--([\w-]+)", capsys.readouterr().out, re.MULTILINE)
+        )
+        assert {"obs-filter", "threads", "token-dictionary", "overwrite", "hf"} <= options
+        found |= options
+    arguments = set(inspect.signature(scx_tokenize.run).parameters)
+    arguments -= {"kernel", "inputs", "out", "progress"}
+    assert found == {name.replace("_", "-") for name in arguments} | {"quiet"}

@@ -94,10 +94,16 @@ def test_the_manifest_repeats_the_run_from_another_folder(
 
 
 def test_norm_identity_is_the_kernels(tmp_path: Path, paths: list[Path]) -> None:
+    changed = {**medians_of(), IDS[5]: 3.0}
     one = run(paths, tmp_path / "one")["vocabulary"]
-    two = run(paths, tmp_path / "two", gene_medians={**medians_of(), IDS[5]: 3.0})["vocabulary"]
+    two = run(paths, tmp_path / "two", gene_medians=changed)["vocabulary"]
     assert one["norm_identity"] != two["norm_identity"]
-    assert one["n_genes"] == 60
+    for made, medians in ((one, medians_of()), (two, changed)):
+        assert made["n_genes"] == 60
+        # the kernel's ids are places in the order of the tokens
+        ordered = [medians[name] for name in sorted(IDS, key=tokens_of().__getitem__)]
+        ranked = scx_tokenize.rank_tokens([0], [], [], ordered, 1, made["identity"])
+        assert made["norm_identity"] == f"{ranked['norm_identity']:016x}"
 
 
 def test_a_run_that_was_interrupted_goes_on(

@@ -123,7 +123,8 @@ def run(
     target_sum
         For "rank", and "bin" with `transform="normalize_log1p"`: what totals become (10,000).
     n_bins, tie, edges
-        For "bin": as of `bin_values` (51, "left", None).
+        For "bin": as of `bin_values` (51, "left", None). Genes in bin 0 are left out, which with
+        "right" are the smallest values of a cell too.
     transform
         For "bin": what is done to the values before, as of `transform_values` ("pass_through").
     include_zero_genes
