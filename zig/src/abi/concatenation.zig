@@ -2,7 +2,7 @@
 
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
-const concatenation = @import("../codec/concatenation.zig");
+const concatenation = @import("../pipeline/concatenation.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const matrices = @import("matrix.zig");

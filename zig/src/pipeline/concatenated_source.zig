@@ -11,7 +11,7 @@ const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
 const Failure = errors.Failure;
-const Concatenation = @import("../codec/concatenation.zig").Concatenation;
+const Concatenation = @import("concatenation.zig").Concatenation;
 const Report = errors.Report;
 const Scratch = matrices.Scratch;
 

@@ -1,15 +1,15 @@
 //! Rows of several matrices, mostly of several files, as rows of one: the members end to end, with common columns.
 
 const std = @import("std");
-const columns_module = @import("columns.zig");
+const columns_module = @import("../codec/columns.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
-const matrices = @import("matrix.zig");
-const places_module = @import("places.zig");
-const sort_row = @import("sort_row.zig");
+const matrices = @import("../codec/matrix.zig");
+const places_module = @import("../codec/places.zig");
+const sort_row = @import("../codec/sort_row.zig");
 const transform_kernel = @import("../kernels/transform.zig");
-const CsrSource = @import("../pipeline/csr_source.zig").CsrSource;
+const CsrSource = @import("csr_source.zig").CsrSource;
 
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
