@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,21 @@ def test_name_is_the_providers_object(name: str) -> None:
 def test_every_name_has_a_provider_and_is_listed() -> None:
     assert sorted(pyscx._PROVIDERS) == NAMES
     assert set(NAMES) <= set(dir(pyscx))
+
+
+def test_the_readme_lists_every_name() -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    listed: dict[str, str] = {}
+    for row in re.findall(r"^\| (`.*) \| (`.*) \|$", text, re.MULTILINE):
+        names, provider = (re.findall(r"`([\w.]+)[`\[]", cell) for cell in row)
+        listed |= dict.fromkeys(names, provider[0])
+    modules = {"tokenize": "scx_tokenize", "scx_integrations.scvi": "scx_train.lightning"}
+    assert set(modules) <= set(listed)
+    assert {name: listed[name] for name in listed if name in NAMES} == {
+        name: pyscx._PROVIDERS[name][0] for name in NAMES
+    }
+    for name, provider in modules.items():
+        assert listed[name] == provider
 
 
 def test_unknown_name() -> None:

@@ -283,6 +283,11 @@ CASES = {
         "test_user_cases_memory.py::test_a_file_cut_by_4_kb_is_refused_at_once",
     ],
     "fifty epochs that end early": ["test_lifecycle.py::test_early_exits_leak_nothing"],
+    "going on in the middle of an epoch, also of a rank and with workers": [
+        "test_resume.py::test_going_on_in_the_middle",
+        "torch/test_resuming.py::test_a_stateful_loader_goes_on",
+        "torch/test_resuming.py::test_a_stateful_loader_of_each_rank_goes_on",
+    ],
 }
 
 INDEX_PLAN = {

@@ -186,6 +186,14 @@ CASES = {
         "test_paired_plans.py::test_the_set_up_grows_as_the_strata_do",
         "test_paired_plans.py::test_many_strata",
     ],
+    "a pair plan built twice from one seed is the same": [
+        "test_paired_plans.py::test_seed_and_epoch",
+        "test_paired_plans.py::test_another_process_makes_the_same_plans",
+    ],
+    "strata without a control are reported, never filled from elsewhere": [
+        "test_paired_plans.py::test_strata_without_a_control_are_reported",
+        "test_paired_plans.py::test_every_perturbed_cell_once_with_a_control_of_its_stratum",
+    ],
     "a plan iterable of what has no plans is refused at construction": [
         "torch/test_plan_iterable.py::test_what_would_fail_in_every_worker",
     ],

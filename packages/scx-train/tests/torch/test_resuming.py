@@ -59,6 +59,29 @@ def test_a_stateful_loader_goes_on(
     assert rows(other) == expected[2]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stateful_loader_of_each_rank_goes_on(make_file: MakeFile, num_workers: int) -> None:
+    path = make_file(104)
+    options: dict[str, Any] = {"batch_size": None, "num_workers": num_workers}
+    seen: list[int] = []
+    for rank in range(2):
+        place = {"rank": rank, "world_size": 2}
+        dataset = TrainingDataset(path, 10, **place)
+        first, second = rows(dataset), rows(dataset)
+        loader = StatefulDataLoader(TrainingIterable(path, 10, **place), **options)
+        iterator = iter(loader)
+        assert [rows([next(iterator)])[0] for _ in range(3)] == first[:3]
+        state = loader.state_dict()
+        del iterator, loader
+
+        other = StatefulDataLoader(TrainingIterable(path, 10, **place), **options)
+        other.load_state_dict(state)
+        assert rows(other) == first[3:]
+        assert rows(other) == second
+        seen += [row for batch in first for row in batch]
+    assert sorted(seen) == list(range(104))
+
+
 def test_a_state_at_the_end_of_an_epoch(make_file: MakeFile) -> None:
     path = make_file(101)
     expected = expected_epochs(path, 3)

@@ -73,6 +73,9 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
     merged into the batch before it, unless `min_batch` and `tail` say otherwise; labels of
     `batch_by` that have a single cell warn.
 
+    `train_idx` and `val_idx` are the rows of the cells for training and validation (int64,
+    ascending), `var_names` the names of the columns of `X`.
+
     Parameters
     ----------
     scx_path
@@ -199,8 +202,6 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
                 raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
             self._training.append(self._training_iterable(labeled))
 
-    # ---- what there is ----
-
     @property
     def n_vars(self) -> int:
         """How many genes the file has."""
@@ -220,8 +221,6 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
     def n_val(self) -> int:
         """How many cells are for validation."""
         return len(self.val_idx)
-
-    # ---- loaders ----
 
     def train_dataloader(self) -> DataLoader | CombinedLoader:
         """Shuffled batches of the cells for training; for SCANVI pairs of batches."""
@@ -254,8 +253,6 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         `batch_size` is that of the data module unless it is given.
         """
         return self._loader(self._in_file_order(self._cells, batch_size, rank=0, world_size=1))
-
-    # ---- inside ----
 
     def _divide(self, train_size: float | None, validation_rows: npt.ArrayLike | None) -> None:
         if train_size is not None and validation_rows is not None:

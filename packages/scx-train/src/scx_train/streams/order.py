@@ -19,7 +19,8 @@ nothing else. Anybody can compute it again:
 
 Where only some rows are streamed, shards without any of them are left out before step 5, the others
 are numbered anew, and step 6 takes the chosen rows. Without a shuffle the groups hold the rows in
-the order of the file. Batches are cut from the groups put end to end, as `_cutting` says.
+the order of the file. Batches are cut from the groups put end to end, as
+`scx_train.streams.cutting` says.
 
 How far a group mixes, on a file sorted by a label of two values with 16 shards for each, in batches
 of 256: the standard deviation of a label's share over the batches of five epochs, and how many of
