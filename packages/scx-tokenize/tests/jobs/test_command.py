@@ -65,6 +65,17 @@ def test_the_command_makes_what_the_function_makes(
     assert shard_bytes(tmp_path / "one") == shard_bytes(tmp_path / "two")
 
 
+def test_cells_without_tokens_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three cells are empty; of the two with equal values alone the right bound is bin 0."""
+    path = str(written(cells(40), tmp_path / "a.scx"))
+    for tie, expected in {"left": 3, "right": 5}.items():
+        assert main(["bin", path, str(tmp_path / tie), "--tie", tie]) == 0
+        assert f"\n{expected} cells have no token of a gene\n" in capsys.readouterr().out
+        made = read_tokens(tmp_path / tie)
+        assert (made["length"] == 0).sum() == expected
+        assert all((bins > 0).all() for bins in made["values"])
+
+
 def test_lists_in_front_of_the_files_leave_these_alone(tmp_path: Path) -> None:
     adata = cells(40)
     adata.obs["age, years"] = adata.obs["score"]

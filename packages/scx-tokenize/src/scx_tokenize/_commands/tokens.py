@@ -258,7 +258,7 @@ def _summary(out: str, manifest: dict[str, Any]) -> list[str]:
         f"{len(manifest['shards'])} file{'s' if len(manifest['shards']) != 1 else ''}"
     ]
     if counts["empty_cells"]:
-        lines.append(f"{counts['empty_cells']} cells have no gene of the vocabulary")
+        lines.append(f"{counts['empty_cells']} cells have no token of a gene")
     for one in manifest["inputs"]:
         merged = f", {one['merged_genes']} added to others" if one["merged_genes"] else ""
         lines.append(
