@@ -32,9 +32,11 @@ def plans() -> list[tuple[Any, ...]]:
     return result
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    ("num_workers", "method"), [(0, None), (2, "fork"), (1, "spawn"), (1, "forkserver")]
+)
 def test_every_plan_once_an_epoch_and_in_order(
-    make_file: Callable[..., Path], num_workers: int
+    make_file: Callable[..., Path], num_workers: int, method: str | None
 ) -> None:
     path = make_file(101)
     paths = [str(path), str(path)]
@@ -42,7 +44,9 @@ def test_every_plan_once_an_epoch_and_in_order(
     with SparseCellSetDataset(paths) as dataset:
         expected: list[Any] = [dataset.gather(*plan) for plan in given]
     iterable = PlanIterable(SparseCellSetDataset, paths, plans=given)
-    batches: Any = DataLoader(iterable, batch_size=None, num_workers=num_workers)
+    batches: Any = DataLoader(
+        iterable, batch_size=None, num_workers=num_workers, multiprocessing_context=method
+    )
     for _ in range(2):
         found = list(batches)
         assert [int(batch["role_tags"][0]) for batch in found] == list(range(len(given)))
