@@ -95,6 +95,12 @@ def test_counts_of_every_number_of_different_values():
     assert encoded_chunks(values, 257, shuffle=False, wrapping=Wrapping.ZLIB) == [None]
 
 
+@pytest.mark.parametrize(("width", "n"), [(1, 9_000_000), (8, 1_200_000)])
+def test_one_byte_in_more_runs_than_there_are_tokens(width, n):
+    (stream,) = encoded_chunks(np.zeros(n, f"u{width}"), n, shuffle=True, wrapping=Wrapping.ZLIB)
+    assert zlib.decompress(stream) == bytes(n * width)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     pieces=st.lists(

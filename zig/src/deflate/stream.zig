@@ -50,8 +50,11 @@ pub fn writePlanes(bytes: []const u8, n_elements: usize, writer: *BitWriter, scr
     }
 }
 
+/// Bytes of one kind in a block: half as many as the tokens that there is room for can say.
+const same_max: usize = matches.segment_max / 2 * rfc.length_max;
+
 fn writePlane(plane: []const u8, n_changes: usize, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
-    const step = if (n_changes == 0) plane.len else matches.segment_max;
+    const step = if (n_changes == 0) same_max else matches.segment_max;
     var at: usize = 0;
     while (at < plane.len) : (at += step) {
         const segment = plane[at..@min(at + step, plane.len)];
