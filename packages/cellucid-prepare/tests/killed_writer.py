@@ -34,7 +34,7 @@ def arguments(name: str) -> dict[str, Any]:
         "dataset_id": name,
         "dataset_name": name,
         "progress": False,
-        "threads": 1,
+        "threads": 2,
         "force": True,
     }
 

@@ -21,7 +21,7 @@ x = sp.random(n, 500, 0.3, format="csr", random_state=0, dtype=np.float32)
 cellucid_prepare.prepare(
     sys.argv[1], format=sys.argv[2], force=True, embeddings={"X_umap": np.zeros((n, 2))},
     gene_expression=x, var=pd.DataFrame(index=[f"g{i}" for i in range(500)]),
-    dataset_id="new", dataset_name="new", progress=False, threads=1,
+    dataset_id="new", dataset_name="new", progress=False, threads=2,
 )
 """
 

@@ -139,7 +139,8 @@ def prepare(
         None for a bar where stderr is a terminal, True or False for one or none, or a function that
         is called with the parts done and the parts in all.
     threads
-        How many threads compress; None for one for each CPU. The bytes do not depend on it.
+        How many threads compress; None for one for each CPU. The values of a matrix in memory are
+        checked by one for each CPU all the same. The bytes do not depend on it.
 
     Returns
     -------
@@ -151,7 +152,17 @@ def prepare(
         A ValueError that lists everything that is wrong, each with its place and what mends it;
         also a TypeError where something is of a wrong type or missing.
     FileExistsError
-        `out_path` is there and `force` is False.
+        `out_path` is there, or appears while it is written, and `force` is False.
+    OSError
+        The output cannot be written, for want of space for instance, or a file of the input cannot
+        be read.
+    ValueError
+        A file of the input is damaged, or compressed in a way that cannot be undone here.
+    ImportError
+        The input needs zarr or mudata, which is not installed or too old.
+    RuntimeError
+        Another call in this process is writing to `out_path`, or the matrix has changed while it
+        was written.
     """
     faults = Faults()
     identity = Identity(
@@ -241,7 +252,7 @@ def _check_container(format: str, given: Components | MuDataComponents, faults: 
         faults.add(
             "format",
             "'h5ad' holds one modality, and data has several",
-            "use 'h5mu' or 'zarr', or choose one in modalities",
+            "use 'h5mu' or 'zarr', or pass modalities with the name of one",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from cellucid_prepare.inputs.matrices import expression_source
 from cellucid_prepare.layout.elements import quantiles
 from cellucid_prepare.matrix.expression import Expression, Judged
 from cellucid_prepare.matrix.native import outlier_shares
-
-if TYPE_CHECKING:
-    pass
 
 Coordinates = npt.NDArray[np.float32]
 
@@ -162,11 +159,13 @@ def resolve_quantiles(
         if coded is None:
             continue
         codes, n_categories = coded
+        # found out first: where each cell has a category of its own, centres take much memory
+        if np.bincount(codes[codes >= 0]).max(initial=0) < cells_min:
+            continue
         shares = outlier_shares(
             latent, np.ascontiguousarray(codes), n_categories, cells_min=cells_min
         )
-        if not np.isnan(shares).all():
-            fields[name] = quantiles(shares)
+        fields[name] = quantiles(shares)
     return {"latentKey": latent_key, "minPoints": cells_min, "fields": fields}
 
 

@@ -15,7 +15,15 @@ def check_expression(expression: Expression, where: str, faults: Faults) -> Judg
     if expression.n_cells > 2**31 - 1:
         faults.add(where, "has more than 2,147,483,647 cells", "write it in parts")
         return None
-    result = judged(expression)
+    try:
+        result = judged(expression)
+    except IndexError:
+        faults.add(
+            where,
+            "is damaged: it has values beyond its cells or genes",
+            "build it anew",
+        )
+        return None
     scan = result.scan
     found = {
         "NaN": scan.nan_values,

@@ -27,8 +27,8 @@ def check_graph(graph: Any, n_cells: int | None, faults: Faults, *, where: str =
         )
         return None
     matrix: Any = sp.csr_matrix(given, copy=True)
-    if matrix.dtype.kind == "b" or matrix.dtype == np.float16:
-        matrix = matrix.astype(np.float32)
+    # before weights that come twice are added up: small integers would not hold the sum
+    matrix = matrix.astype(np.float64)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     before = len(faults.found)

@@ -50,7 +50,12 @@ def encoder(threads: int) -> Iterator[Encoder]:
                 for future in waiting:
                     future.cancel()
 
-        yield encode
+        try:
+            yield encode
+        except BaseException:
+            # what failed may still hold on to the generator above; nothing that waits begins now
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def thread_count(threads: int | None) -> int:

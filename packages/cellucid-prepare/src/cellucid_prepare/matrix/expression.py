@@ -274,12 +274,18 @@ def _scan_dense(
 
 
 def canonical(block: CsrBlock, n_cols: int) -> CsrBlock:
-    """The block with ascending columns, the values of a cell and gene that came twice added up."""
+    """The block with ascending columns, the values of a cell and gene that came twice added up.
+
+    They are added up in their own type, as scipy does whenever it looks at the matrix.
+    """
     import scipy.sparse as sp
 
     start = int(block.indptr[0])
+    values = block.values.astype(block.values.dtype.newbyteorder("="), copy=False)
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)  # scipy has no such values
     matrix: Any = sp.csr_matrix(
-        (plain_values(block.values), block.indices, block.indptr - start),
+        (values, block.indices, block.indptr - start),
         shape=(block.n_rows, n_cols),
         copy=True,
     )

@@ -18,7 +18,7 @@ FIRST_REQUEST_BYTES = 512 << 10
 
 def read_for_opening(group: StoredGroup) -> None:
     """Read the values that opening needs: uns, names of genes, pointers, labels."""
-    for name, modality in modalities(group):
+    for _, modality in modalities(group):
         var = modality.group("var")
         if var is not None:
             index = var.array(str(var.attributes.get("_index", "_index")))
@@ -29,7 +29,6 @@ def read_for_opening(group: StoredGroup) -> None:
         for column in (obs.children if obs is not None else {}).values():
             if isinstance(column, StoredGroup) and encoding(column) == "categorical":
                 _read([column.array("categories")])
-        assert name is not None
     uns = group.group("uns")
     if uns is not None:
         _read(_described(uns))
