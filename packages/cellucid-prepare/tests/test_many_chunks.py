@@ -91,7 +91,9 @@ def test_every_way_to_turn_a_matrix_gives_the_same_bytes() -> None:
         zeros_at = (np.zeros(N_CELLS, "f4"), (np.arange(N_CELLS), np.full(N_CELLS, 7)))
         zeros = sp.coo_matrix(zeros_at, shape=by_cell.shape)
         twice: Any = sp.hstack([halves, halves, zeros], format="csr")
-        return sp.csr_matrix((twice.data, twice.indices % N_GENES, twice.indptr), shape=by_cell.shape)
+        return sp.csr_matrix(
+            (twice.data, twice.indices % N_GENES, twice.indptr), shape=by_cell.shape
+        )
 
     forms = {
         "csc": lambda: sp.csc_matrix(by_cell),
@@ -139,8 +141,12 @@ def test_what_waits_does_not_begin_after_a_failure() -> None:
             gate.wait(0.2)
         return number
 
-    with pytest.raises(KeyboardInterrupt), encoder(2) as encode:
-        results = encode(work, range(100))
-        assert next(results) == 0
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with encoder(2) as encode:
+            results = encode(work, range(100))
+            assert next(results) == 0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert len(begun) <= 4 < 2 * AHEAD
