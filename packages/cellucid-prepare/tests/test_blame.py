@@ -334,3 +334,29 @@ def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPa
     assert len(calls) == 2
     assert os.listdir("out.zarr") == ["new"]
     assert sorted(os.listdir()) == ["in.h5ad", "out.zarr"]
+
+
+def test_interrupted_once_more_while_it_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    remove = shutil.rmtree
+    calls = []
+
+    def interrupted(path: Path, **options: Any) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+
+    def write() -> None:
+        with staged(Path("new/out.zarr").absolute(), force=False) as hidden:
+            hidden.mkdir()
+            (hidden / "new").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert len(calls) == 2
+    assert os.listdir() == []

@@ -63,10 +63,12 @@ def _staged(target: Path, *, force: bool) -> Iterator[Path]:
         else:
             _move_if_free(hidden, target)
     except BaseException:
-        remove(hidden)
-        for folder in reversed(made):
-            with suppress(OSError):
-                folder.rmdir()
+        try:
+            _remove_whatever_comes(hidden)
+        finally:
+            for folder in reversed(made):
+                with suppress(OSError):
+                    folder.rmdir()
         raise
 
 
@@ -104,6 +106,15 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _remove_whatever_comes(path: Path) -> None:
+    """Remove it although Ctrl-C comes meanwhile, which is raised then."""
+    try:
+        remove(path)
+    except BaseException:
+        remove(path)
+        raise
+
+
 def _move_if_free(hidden: Path, target: Path) -> None:
     appeared = _APPEARED.format(target=target)
     if os.path.lexists(target):
@@ -133,11 +144,7 @@ def _move_into_place(hidden: Path, target: Path) -> None:
     except BaseException:
         os.replace(aside, target)
         raise
-    try:
-        remove(aside)
-    except BaseException:  # interrupted: the output is in place, and the old one goes all the same
-        remove(aside)
-        raise
+    _remove_whatever_comes(aside)  # the output is in place
 
 
 def _make_folders(folder: Path) -> list[Path]:
