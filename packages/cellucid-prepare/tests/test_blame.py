@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -308,13 +309,10 @@ def test_names_too_long_for_the_staged_file_are_refused_first() -> None:
     assert prepare("in.h5ad", "n" * 230 + ".h5ad").is_file()
 
 
-def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
-    larger().write_h5ad("in.h5ad")
-    target = prepare("in.h5ad", "out.zarr")
+def first_removal_interrupted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Let Ctrl-C come with the first removal of a folder; the list tells of all of them."""
     remove = shutil.rmtree
-    calls = []
+    calls: list[Path] = []
 
     def interrupted(path: Path, **options: Any) -> None:
         calls.append(path)
@@ -323,6 +321,13 @@ def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPa
         remove(path, **options)
 
     monkeypatch.setattr(shutil, "rmtree", interrupted)
+    return calls
+
+
+def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    larger().write_h5ad("in.h5ad")
+    target = prepare("in.h5ad", "out.zarr")
+    calls = first_removal_interrupted(monkeypatch)
 
     def replace() -> None:
         with staged(target, force=True) as hidden:
@@ -337,18 +342,7 @@ def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPa
 
 
 def test_interrupted_once_more_while_it_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
-    remove = shutil.rmtree
-    calls = []
-
-    def interrupted(path: Path, **options: Any) -> None:
-        calls.append(path)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        remove(path, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    calls = first_removal_interrupted(monkeypatch)
 
     def write() -> None:
         with staged(Path("new/out.zarr").absolute(), force=False) as hidden:

@@ -7,15 +7,15 @@ import os
 import selectors
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bench.peers.environments import PeerUnavailable
+from scx_core._closing import Closing
 
 WORKER = Path(__file__).with_name("worker.py")
 
 
-class Worker:
+class Worker(Closing):
     """A running loader. Use it as a context manager, so that its process ends.
 
     Parameters
@@ -88,14 +88,3 @@ class Worker:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._log.close()
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

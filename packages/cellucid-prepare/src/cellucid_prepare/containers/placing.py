@@ -74,12 +74,8 @@ def _staged(target: Path, *, force: bool) -> Iterator[Path]:
 
 def clear_left_overs(target: Path) -> None:
     """Remove what killed processes staged for `target`; bring back what they had moved aside."""
-    start = f".{target.name}."
-    for path in sorted(target.parent.glob(f"{glob.escape(start)}*")):
-        match = re.fullmatch(r"(\d+)\.(partial|previous)", path.name[len(start) :])
-        if match is None or _is_running(int(match[1])):
-            continue
-        if match[2] == "previous" and not os.path.lexists(target):
+    for path, kind in _left_overs(target):
+        if kind == "previous" and not os.path.lexists(target):
             os.replace(path, target)
         else:
             remove(path)
@@ -89,12 +85,16 @@ def moved_aside(target: Path) -> Path | None:
     """The output that a killed process had moved aside, where nothing has come in its place."""
     if os.path.lexists(target):
         return None
+    return next((path for path, kind in _left_overs(target) if kind == "previous"), None)
+
+
+def _left_overs(target: Path) -> Iterator[tuple[Path, str]]:
+    """What killed processes left beside `target`, and whether it is "partial" or "previous"."""
     start = f".{target.name}."
-    for path in sorted(target.parent.glob(f"{glob.escape(start)}*.previous")):
-        number = path.name[len(start) : -len(".previous")]
-        if number.isdigit() and not _is_running(int(number)):
-            return path
-    return None
+    for path in sorted(target.parent.glob(f"{glob.escape(start)}*")):
+        match = re.fullmatch(r"(\d+)\.(partial|previous)", path.name[len(start) :])
+        if match is not None and not _is_running(int(match[1])):
+            yield path, match[2]
 
 
 def remove(path: Path) -> None:
