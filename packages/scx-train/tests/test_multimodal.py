@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -411,6 +412,32 @@ def test_going_on_in_the_middle(multimodal: tuple[Any, Path]) -> None:
         pytest.raises(ValueError, match="state was saved with"),
     ):
         fewer.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        ({"hvg_indices": {"adt": [0, 3]}}, "hvg_indices['adt'] names other genes here"),
+        ({"normalize": {"adt": False}}, "saved with normalize['adt']=True"),
+        ({"log1p": False}, "saved with log1p['rna']=True"),
+        ({"target_sum": {"rna": 10.0}}, "saved with target_sum['rna']=10000.0"),
+        ({"pflog": {"rna": True}, "pflog_alpha": 1.0}, "saved with pflog['rna']=False"),
+        ({"layout": {"adt": "csr"}}, "saved with layout['adt']='dense'"),
+        ({"dtype": {"rna": "float16"}}, "saved with dtype['rna']='float32'"),
+        ({"source": {"rna": "layers/counts"}}, "saved with matrices='rna/X, adt/X'"),
+        ({"modalities": ["adt", "rna"]}, "saved with matrices='rna/X, adt/X'"),
+    ],
+)
+def test_states_of_other_matrices_are_refused(
+    multimodal: tuple[Any, Path], others: dict[str, Any], named: str
+) -> None:
+    _, path = multimodal
+    state = MultimodalTrainingDataset(path, ["rna", "adt"]).state_dict()
+    with (
+        MultimodalTrainingDataset(path, **{"modalities": ["rna", "adt"], **others}) as other,
+        pytest.raises(ValueError, match=re.escape(named)),
+    ):
+        other.load_state_dict(state)
 
 
 def test_ranks_and_workers_share_an_epoch(multimodal: tuple[Any, Path]) -> None:

@@ -125,6 +125,13 @@ def test_setting_the_loaded_epoch_keeps_the_place(make_file: MakeFile) -> None:
         ({"balance_by": "number"}, "saved with balance_by=None"),
         ({"batch_by": "number"}, "saved with batch_by=None"),
         ({"source": "layers/twice"}, "saved with matrix='X'"),
+        ({"hvg_indices": [0, 3]}, "another data set: hvg_indices names other genes here"),
+        ({"normalize": False}, "saved with normalize=True, but this data set has normalize=False"),
+        ({"log1p": False}, "saved with log1p=True"),
+        ({"target_sum": 1e6}, "saved with target_sum=10000.0"),
+        ({"pflog": True, "pflog_alpha": 0.5}, "saved with pflog=False"),
+        ({"layout": "csr"}, "saved with layout='dense'"),
+        ({"dtype": "float16"}, "saved with dtype='float32'"),
         ({"shuffle": False}, "shuffle"),
         ({"shard_group_size": 2}, "shard_group_size"),
         ({"rank": 0, "world_size": 2}, "world_size"),
@@ -163,6 +170,61 @@ def test_states_of_other_files_and_weights_are_refused(make_file: MakeFile) -> N
             pytest.raises(ValueError, match=named),
         ):
             wrong.load_state_dict(state)
+
+
+def test_states_of_other_overdispersions_are_refused(make_file: MakeFile) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, 8, pflog=True) as dataset:
+        state = json.loads(json.dumps(dataset.state_dict()))
+        estimate = dataset.pflog_alpha
+    assert estimate is not None
+    with TrainingDataset(path, 8, pflog=True, pflog_alpha=estimate * (1 + 1e-15)) as same:
+        same.load_state_dict(state)
+    with (
+        TrainingDataset(path, 8, pflog=True, pflog_alpha=estimate * 1.001) as other,
+        pytest.raises(ValueError, match=r"saved with pflog_alpha=[0-9.]+, but"),
+    ):
+        other.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({}, {"hvg_indices": np.arange(30)}),
+        ({"normalize": False}, {"normalize": False, "target_sum": 5.0}),
+        ({}, {"pflog": False, "pflog_alpha": 0.5}),
+        ({"pflog": True}, {"pflog": True, "normalize": False, "log1p": False}),
+        ({}, {"obs_columns": ["number"], "threads": 1, "prefetch_batches": 2}),
+    ],
+    ids=["all genes", "no target", "no PFlog", "PFlog alone", "what X does not depend on"],
+)
+def test_states_of_equal_batches_are_taken(
+    make_file: MakeFile, options: dict[str, Any], others: dict[str, Any]
+) -> None:
+    path = make_file(101)
+    with TrainingDataset(path, 8, **options) as dataset:
+        iterator = iter(dataset)
+        next(iterator)
+        state = dataset.state_dict()
+        with TrainingDataset(path, 8, **others) as other:
+            other.load_state_dict(state)
+            assert epochs_of(other, 1) == [[signature(batch) for batch in iterator]]
+
+
+def test_states_of_other_common_genes_are_refused(make_file: MakeFile) -> None:
+    wide = make_file(50, 30, name="wide.scx")
+    narrow = make_file(50, 20, name="narrow.scx")
+    with TrainingDataset([wide, narrow], 8, genes="intersection") as dataset:
+        state = dataset.state_dict()
+        names = dataset.var_names.tolist()
+    with TrainingDataset([wide, narrow], 8, genes=names) as same:
+        same.load_state_dict(state)
+    for genes in ("union", names[::-1], names[:-1]):
+        with (
+            TrainingDataset([wide, narrow], 8, genes=genes) as other,
+            pytest.raises(ValueError, match="genes that the files have in common are others here"),
+        ):
+            other.load_state_dict(state)
 
 
 def test_states_that_are_none(make_file: MakeFile) -> None:

@@ -148,5 +148,7 @@ def test_a_state_of_other_batches_is_refused(make_file: MakeFile) -> None:
     state = TrainingIterable(path, 10).state_dict()
     with pytest.raises(ValueError, match="batch_size=10"):
         TrainingIterable(path, 20).load_state_dict(state)
+    with pytest.raises(ValueError, match="hvg_indices names other genes here"):
+        TrainingIterable(path, 10, hvg_indices=[1, 2]).load_state_dict(state)
     with pytest.raises(TypeError, match="state is int"):
         TrainingIterable(path, 10).load_state_dict(5)  # type: ignore[arg-type]

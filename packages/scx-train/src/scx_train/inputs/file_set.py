@@ -146,9 +146,16 @@ class FileSet:
 
     @property
     def fingerprint(self) -> object:
-        """Equal for files of equal content, in the same order and with the same common genes."""
-        digest = hashlib.blake2b("\0".join(map(str, self.genes.names)).encode(), digest_size=16)
-        return (*(part.fingerprint for part in self.parts), digest.hexdigest())
+        """Equal for files of equal content in the same order."""
+        return tuple(part.fingerprint for part in self.parts)
+
+    @property
+    def genes_digest(self) -> str:
+        """Equal for the same common genes, out of the same genes of each file."""
+        digest = hashlib.blake2b(repr(list(self.genes.names)).encode(), digest_size=16)
+        for columns in self.genes.columns:
+            digest.update(b"all" if columns is None else columns.tobytes())
+        return digest.hexdigest()
 
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the common genes."""

@@ -124,7 +124,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
     @property
     @abstractmethod
     def _matrix_settings(self) -> dict[str, Any]:
-        """Which matrices are read, for the state."""
+        """Which matrices are read, and what becomes of their values, for the state."""
 
     def __iter__(self) -> Iterator[BatchT]:
         self._home.check(type(self).__name__)
@@ -173,7 +173,8 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
         ------
         TypeError, ValueError
             It is no state, or one of a data set with other batches: of another file, `rows`, seed,
-            batch size, or the like. The message names what differs.
+            batch size, panel, transform, or the like. The message names what differs. Which obs
+            columns and embeddings batches carry may differ, as may threads and memory.
         """
         progress = progress_of(state, self._settings, batches_max=len(self))
         with self._lock:
@@ -344,13 +345,16 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
             batch["obsm"] = {name: array[rows] for name, array in self._obsm.items()}
         return batch
 
-    @property
+    @functools.cached_property
     def _settings(self) -> dict[str, Any]:
-        """What the batches follow from, besides the epoch."""
+        """What the batches follow from, besides the epoch; files and choices as digests."""
         cutting, options = self._cutting_base, self._options
+        weights = self._weights if options.weights is not None else None
         return {
+            "path": self._content,
             **self._matrix_settings,
-            **self._digests,
+            "rows": digest(self._rows.all_rows().tobytes()),
+            "weights": None if weights is None else digest(weights.tobytes()),
             "balance_by": options.balance_by,
             "batch_by": options.batch_by,
             "seed": options.seed,
@@ -368,16 +372,6 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
     def _content(self) -> str:
         """Equal for files of equal content, of which the same rows are deleted."""
         return digest(repr(self._fingerprint).encode())
-
-    @functools.cached_property
-    def _digests(self) -> dict[str, str | None]:
-        """Tell files, choices of rows and weights apart."""
-        weights = self._weights if self._options.weights is not None else None
-        return {
-            "path": self._content,
-            "rows": digest(self._rows.all_rows().tobytes()),
-            "weights": None if weights is None else digest(weights.tobytes()),
-        }
 
     def _reopened(self) -> CellsT:
         cells = self._open_cells()

@@ -18,6 +18,7 @@ from scx_train.streams.cell_stream import CellStream
 from scx_train.streams.options import stream_options
 from scx_train.streams.order import Rows
 from scx_train.streams.pipelines import JointPipeline, PipelineShelf
+from scx_train.streams.progress import digest
 from scx_train.streams.transform import Transform
 
 T = TypeVar("T")
@@ -303,7 +304,13 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     @property
     def _matrix_settings(self) -> dict[str, Any]:
-        return {"matrices": ", ".join(f"{name}/{self._sources[name]}" for name in self._names)}
+        indices = self.gene_indices
+        settings = {"matrices": ", ".join(f"{name}/{self._sources[name]}" for name in self._names)}
+        for name in self._names:
+            own = {"hvg_indices": digest(indices[name].tobytes())}
+            own.update(self._transforms[name].settings)
+            settings.update({f"{key}[{name!r}]": value for key, value in own.items()})
+        return settings
 
 
 def _by_modality(value: T | Mapping[str, T], argument: str, *, default: T) -> Callable[[str], T]:

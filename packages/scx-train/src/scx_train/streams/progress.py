@@ -9,11 +9,14 @@ from typing import Any
 
 from scx_train import _arguments as arguments
 
-VERSION = 2
+VERSION = 3
 
-# Settings that are digests: what to say of them where they differ.
+# Settings that are digests: what to say of them where they differ. "%s" is the argument, which
+# is that of one modality where there are several.
 DIGESTS = {
     "path": "path names other files here, or they have other content",
+    "genes": "the genes that the files have in common are others here",
+    "hvg_indices": "%s names other genes here",
     "rows": "rows are others here, or other cells are marked as deleted",
     "weights": "weights are others here",
 }
@@ -71,10 +74,11 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
     for key in settings:
         if key in before and before[key] == settings[key]:
             continue
-        if key in DIGESTS:
+        differs = DIGESTS.get(key.partition("[")[0])
+        if differs is not None:
             raise ValueError(
-                f"state was saved by another data set: {DIGESTS[key]}, so its batches would not be "
-                "those that followed"
+                f"state was saved by another data set: {differs.replace('%s', key)}, so its "
+                "batches would not be those that followed"
             )
         workers = " (the workers of its DataLoader)" if key == "num_shards" else ""
         raise ValueError(

@@ -21,6 +21,7 @@ from scx_train.streams.one_matrix import OneMatrix
 from scx_train.streams.options import stream_options
 from scx_train.streams.order import Rows
 from scx_train.streams.pipelines import PipelineShelf
+from scx_train.streams.progress import digest
 from scx_train.streams.transform import Transform
 
 
@@ -356,10 +357,12 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         self._paths = tuple(part.path for part in opened.parts)
         self._row_offsets = np.array([0, opened.n_obs], dtype=np.int64)
         self._matches: tuple[GeneMatch, ...] = ()
+        self._genes: str | None = None
         self._measured = np.ones((1, opened.n_vars), dtype=bool)
         if isinstance(opened, FileSet):
             self._row_offsets = opened.row_offsets
             self._matches, self._measured = opened.genes.matches, opened.genes.measured
+            self._genes = opened.genes_digest
         if self._panel is not None:
             self._measured = self._measured[:, self._panel]
         self._measured.setflags(write=False)
@@ -374,4 +377,9 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
     @property
     def _matrix_settings(self) -> dict[str, Any]:
         where = "" if self._modality is None else f"{self._modality}/"
-        return {"matrix": where + self._source_label}
+        return {
+            "matrix": where + self._source_label,
+            "genes": self._genes,
+            "hvg_indices": digest(self.gene_indices.tobytes()),
+            **self._transform.settings,
+        }

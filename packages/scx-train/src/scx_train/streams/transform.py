@@ -100,6 +100,21 @@ class Transform:
             value_bytes=np.dtype(OUTPUT_DTYPES[self.dtype]).itemsize,
         )
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the values of batches follow from, for the state of a data set."""
+        alpha = self.pflog_alpha
+        return {
+            "pflog": self.pflog,
+            # An estimate may differ in its last digits from one machine to another.
+            "pflog_alpha": None if alpha is None else float(f"{alpha:.9g}"),
+            "normalize": self.normalize,
+            "target_sum": self.target_sum if self.normalize else None,
+            "log1p": self.log1p,
+            "layout": self.layout,
+            "dtype": self.dtype,
+        }
+
     def opener(
         self,
         source: Source | FileSet,
