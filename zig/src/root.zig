@@ -27,6 +27,8 @@ test {
     _ = @import("codec/matrix_differential.zig");
     _ = @import("codec/canonical.zig");
     _ = @import("codec/columns.zig");
+    _ = @import("codec/dense_plan.zig");
+    _ = @import("codec/scratch.zig");
     _ = @import("codec/sort_row.zig");
     _ = @import("codec/shard.zig");
     _ = @import("codec/shard_writer.zig");

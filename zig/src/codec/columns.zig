@@ -5,12 +5,12 @@
 //! are added before anything else happens to them.
 
 const std = @import("std");
+const dense_plan = @import("dense_plan.zig");
 const errors = @import("../errors.zig");
-const matrices = @import("matrix.zig");
 
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
-const DensePlan = matrices.DensePlan;
+const DensePlan = dense_plan.DensePlan;
 const Failure = errors.Failure;
 const Report = errors.Report;
 
@@ -37,7 +37,7 @@ pub const Columns = struct {
         n_cols: u32,
         map: ?[]const i32,
         n_output: u32,
-        options: matrices.DenseOptions,
+        options: dense_plan.DenseOptions,
         report: *Report,
     ) Failure!Columns {
         if (options.panel != null) return report.fail(error.BadArgument, "a map of columns excludes a panel", .{});

@@ -36,7 +36,7 @@ pub const CsrGather = struct {
     }
 
     fn runPart(self: *const CsrGather, part: usize, report: *Report) Failure!void {
-        var scratch = try Scratch.init(self.allocator, self.matrix);
+        var scratch = try Scratch.init(self.allocator, self.matrix.n_cols);
         defer scratch.deinit();
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
         for (range.start..range.stop) |index| {
@@ -75,7 +75,7 @@ pub const DenseGather = struct {
     }
 
     fn runPart(self: *const DenseGather, part: usize, report: *Report) Failure!void {
-        var scratch = try Scratch.init(self.allocator, self.matrix);
+        var scratch = try Scratch.init(self.allocator, self.matrix.n_cols);
         defer scratch.deinit();
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
         const width = self.plan.rowBytes();
@@ -89,7 +89,7 @@ pub const DenseGather = struct {
 /// row's CRC is checked first.
 pub fn rowTotals(allocator: Allocator, matrix: *const Matrix, rows: []const i64, totals: []f64, report: *Report) Failure!void {
     try matrix.checkRows(rows, report);
-    var scratch = try Scratch.init(allocator, matrix);
+    var scratch = try Scratch.init(allocator, matrix.n_cols);
     defer scratch.deinit();
     for (rows, totals) |row, *total| {
         const found = try matrix.openRow(row, &scratch, report);

@@ -43,12 +43,10 @@ pub const Changes = struct {
     draw: ?downsample.Draw,
 };
 
-/// Memory for rows of any of the sources, of which there is at least one.
+/// Memory for rows of any of the sources.
 pub fn initScratch(allocator: Allocator, sources: []const Source) Failure!Scratch {
-    var widest = sources[0].matrix;
-    for (sources) |source| {
-        if (source.matrix.n_cols > widest.n_cols) widest = source.matrix;
-    }
+    var widest: u32 = 0;
+    for (sources) |source| widest = @max(widest, source.matrix.n_cols);
     return Scratch.init(allocator, widest);
 }
 

@@ -4,22 +4,18 @@
 //! the catalog, whose bytes were hashed when the file was opened; rows are checked when they are decoded.
 
 const std = @import("std");
-const bits = @import("bits.zig");
 const dense = @import("../kernels/dense.zig");
+const dense_plan = @import("dense_plan.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_sections = @import("matrix_sections.zig");
-const panel_kernel = @import("../kernels/panel.zig");
-const rowpack = @import("rowpack.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
 const shard = @import("shard.zig");
 const shard_view = @import("shard_view.zig");
-const sort_row = @import("sort_row.zig");
 const File = @import("../container/file.zig").File;
 const SectionType = @import("../container/section_types.zig").SectionType;
 const Table = @import("../levels/table.zig").Table;
 const Target = @import("../levels/table.zig").Target;
-const Transform = @import("../kernels/transform.zig").Transform;
 const ValueType = @import("value_type.zig").ValueType;
 const level_table = @import("../levels/dispatch.zig").table;
 
@@ -29,7 +25,10 @@ const Failure = errors.Failure;
 const Report = errors.Report;
 const ShardView = shard_view.ShardView;
 
-pub const scratch_slack = rowpack_decode.scratch_slack;
+/// What the functions of a matrix take.
+pub const DenseOptions = dense_plan.DenseOptions;
+pub const DensePlan = dense_plan.DensePlan;
+pub const Scratch = @import("scratch.zig").Scratch;
 
 pub const Selector = struct {
     section_type: SectionType,
@@ -307,209 +306,6 @@ pub const FoundRow = struct {
     /// Clipped total; of rowpack rows alone.
     total: f64,
 };
-
-/// The memory of one decoding thread. It grows to the longest row that it meets: a matrix may have far more columns than
-/// memory has room for.
-pub const Scratch = struct {
-    allocator: Allocator,
-    memory: []align(64) u8,
-    /// Values that a row may have.
-    capacity: u32,
-    capacity_max: u32,
-    arrays: dense.DenseScratch,
-
-    /// Few rows are longer: 2 MB.
-    const capacity_start = 1 << 16;
-
-    pub fn init(allocator: Allocator, matrix: *const Matrix) Failure!Scratch {
-        return create(allocator, @min(matrix.n_cols, capacity_start), matrix.n_cols);
-    }
-
-    fn create(allocator: Allocator, capacity: u32, capacity_max: u32) Failure!Scratch {
-        const elements: usize = capacity + rowpack_decode.scratch_slack;
-        // the piece first, then columns, codes (twice), positions, tier: u32; values: f64; table: f32
-        const bytes = @sizeOf(emit.Piece) + elements * (5 * 4 + 8) + dense.table_length * 4;
-        const memory = try allocator.alignedAlloc(u8, .@"64", bytes);
-        const piece: *align(64) emit.Piece = @ptrCast(memory.ptr);
-        piece.* = @splat(0);
-        const words: [*]align(8) u32 = @ptrCast(@alignCast(memory.ptr + @sizeOf(emit.Piece)));
-        const values: [*]f64 = @ptrCast(words);
-        return .{
-            .allocator = allocator,
-            .memory = memory,
-            .capacity = capacity,
-            .capacity_max = capacity_max,
-            .arrays = .{
-                .values = values,
-                .row = .{
-                    .codes = @alignCast(words + 2 * elements),
-                    .columns = words + 4 * elements,
-                    .positions = words + 5 * elements,
-                    .tier = words + 6 * elements,
-                },
-                .table = @ptrCast(words + 7 * elements),
-                .piece = piece,
-            },
-        };
-    }
-
-    pub fn deinit(self: *Scratch) void {
-        self.allocator.free(self.memory);
-    }
-
-    /// Room for a row; what the scratch held is lost. `n_values` is at most the matrix's number of columns.
-    pub inline fn reserve(self: *Scratch, n_values: u32) Failure!void {
-        if (n_values > self.capacity) try self.grow(n_values);
-    }
-
-    /// Room for the entries of the row that was decoded last, which then has no codes any more.
-    pub fn entries(self: *const Scratch, count: usize) []align(4) sort_row.Entry {
-        assert(count <= self.capacity);
-        return @as([*]align(4) sort_row.Entry, @ptrCast(self.arrays.row.codes))[0..count];
-    }
-
-    /// As much again, instead of positions and tiers.
-    pub fn spareEntries(self: *const Scratch, count: usize) []align(4) sort_row.Entry {
-        assert(count <= self.capacity);
-        // the two arrays lie end to end
-        assert(self.arrays.row.tier == self.arrays.row.positions + self.capacity + scratch_slack);
-        return @as([*]align(4) sort_row.Entry, @ptrCast(self.arrays.row.positions))[0..count];
-    }
-
-    /// By half as much again, so that rows which are a little longer each time do not all allocate.
-    fn grow(self: *Scratch, n_values: u32) Failure!void {
-        assert(n_values <= self.capacity_max);
-        const larger = try create(self.allocator, @min(n_values +| n_values / 2, self.capacity_max), self.capacity_max);
-        self.deinit();
-        self.* = larger;
-    }
-};
-
-pub const DenseOptions = struct {
-    normalize: bool = false,
-    log1p: bool = false,
-    target_sum: f64 = 1e4,
-    /// The overdispersion of PFlog, which goes without the other two; 0 for none.
-    pflog_alpha: f64 = 0,
-    /// Ascending distinct columns; null for all.
-    panel: ?[]const u32 = null,
-    output: emit.Output = .f32,
-};
-
-/// What a dense row consists of; read-only once made, shared by threads.
-pub const DensePlan = struct {
-    allocator: Allocator,
-    n_output: u32,
-    members: []u32,
-    slots: []u32,
-    row_plan: dense.DenseRowPlan,
-
-    pub fn init(allocator: Allocator, matrix: *const Matrix, options: DenseOptions, report: *Report) Failure!DensePlan {
-        try checkTransform(options, report);
-        const panel = options.panel orelse return allocate(allocator, matrix.n_cols, false, matrix.n_cols, options);
-        try checkPanel(panel, matrix.n_cols, report);
-        const plan = try allocate(allocator, matrix.n_cols, true, @intCast(panel.len), options);
-        for (panel, 0..) |column, slot| plan.keep(column, @intCast(slot));
-        return plan;
-    }
-
-    /// The output column of each column, negative for those that are left out; null for each column as itself. The
-    /// options have no panel.
-    pub fn initMapped(
-        allocator: Allocator,
-        n_cols: u32,
-        map: ?[]const i32,
-        n_output: u32,
-        options: DenseOptions,
-        report: *Report,
-    ) Failure!DensePlan {
-        assert(options.panel == null);
-        try checkTransform(options, report);
-        const plan = try allocate(allocator, n_cols, map != null, n_output, options);
-        if (map) |entries| for (entries, 0..) |output, column| {
-            if (output >= 0) plan.keep(@intCast(column), @intCast(output));
-        };
-        return plan;
-    }
-
-    fn allocate(allocator: Allocator, n_cols: u32, has_slots: bool, n_output: u32, options: DenseOptions) Failure!DensePlan {
-        const members = try allocator.alloc(u32, if (has_slots) panel_kernel.wordCount(n_cols) else 0);
-        errdefer allocator.free(members);
-        const slots = try allocator.alloc(u32, if (has_slots) n_cols else 0);
-
-        // slots are read where a gene is a member: the others cost no memory until they are written
-        @memset(members, 0);
-        return .{
-            .allocator = allocator,
-            .n_output = n_output,
-            .members = members,
-            .slots = slots,
-            .row_plan = .{
-                .transform = .{
-                    .normalize = options.normalize,
-                    .log1p = options.log1p or options.pflog_alpha != 0,
-                    .target_sum = options.target_sum,
-                    .pflog_scale = 4 * options.pflog_alpha,
-                },
-                .n_cols = n_cols,
-                .n_output = n_output,
-                .members = if (has_slots) members.ptr else null,
-                .slots = if (has_slots) slots.ptr else null,
-                .output = options.output,
-            },
-        };
-    }
-
-    /// Whether a map or panel keeps a column.
-    pub fn keeps(self: *const DensePlan, column: u32) bool {
-        return panel_kernel.isMember(self.members.ptr, column) != 0;
-    }
-
-    fn keep(self: *const DensePlan, column: u32, output: u32) void {
-        panel_kernel.addMember(self.members, column);
-        self.slots[column] = output;
-    }
-
-    pub fn deinit(self: *DensePlan) void {
-        self.allocator.free(self.members);
-        self.allocator.free(self.slots);
-    }
-
-    pub fn rowBytes(self: *const DensePlan) usize {
-        return self.n_output * self.row_plan.output.bytes();
-    }
-};
-
-fn checkTransform(options: DenseOptions, report: *Report) Failure!void {
-    if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
-        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
-    }
-    if (options.pflog_alpha != 0) try checkPflog(options, report);
-}
-
-fn checkPflog(options: DenseOptions, report: *Report) Failure!void {
-    if (!(options.pflog_alpha > 0 and std.math.isFinite(4 * options.pflog_alpha))) {
-        return report.fail(error.BadArgument, "pflog_alpha is {d}; it must be finite and positive", .{options.pflog_alpha});
-    }
-    if (options.normalize or options.log1p) {
-        return report.fail(error.BadArgument, "pflog_alpha excludes the flags to normalise and to take logarithms", .{});
-    }
-}
-
-fn checkPanel(panel: []const u32, n_cols: u32, report: *Report) Failure!void {
-    for (panel, 0..) |column, position| {
-        if (column >= n_cols) {
-            return report.fail(error.OutOfRange, "the panel's gene {d} (position {d}) is out of range: the matrix has {d} genes", .{
-                column, position, n_cols,
-            });
-        }
-        if (position > 0 and column <= panel[position - 1]) {
-            return report.fail(error.BadArgument, "the panel must be strictly ascending, but position {d} holds {d} after {d}", .{
-                position, column, panel[position - 1],
-            });
-        }
-    }
-}
 
 /// Row-major rows.len x plan.n_output elements; every one is written.
 pub fn decodeDense(

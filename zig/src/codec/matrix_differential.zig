@@ -58,9 +58,9 @@ test "both codecs give the same rows" {
 
 fn expectSameRows(a: *Matrix, b: *Matrix) !void {
     var report: Report = .{};
-    var scratch_a = try Scratch.init(testing.allocator, a);
+    var scratch_a = try Scratch.init(testing.allocator, a.n_cols);
     defer scratch_a.deinit();
-    var scratch_b = try Scratch.init(testing.allocator, b);
+    var scratch_b = try Scratch.init(testing.allocator, b.n_cols);
     defer scratch_b.deinit();
     try testing.expectEqual(a.nnz, b.nnz);
     for (0..@intCast(a.n_rows)) |row| {
@@ -161,7 +161,7 @@ test "a damaged row names its shard and its row" {
     defer freeSamples(made);
     var opened = try Opened.init(&made[0], made[0].selectors[0]);
     defer opened.deinit();
-    var scratch = try Scratch.init(testing.allocator, opened.matrix);
+    var scratch = try Scratch.init(testing.allocator, opened.matrix.n_cols);
     defer scratch.deinit();
     const view = &opened.matrix.shards[1];
     const entry = view.entryOf(2);
@@ -184,7 +184,7 @@ fn openAndClose(allocator: std.mem.Allocator, sample: *const samples.Sample) !vo
     defer file.closeBorrowed();
     const matrix = try Matrix.open(allocator, file, sample.selectors[0], &report);
     defer matrix.close();
-    var scratch = try Scratch.init(allocator, matrix);
+    var scratch = try Scratch.init(allocator, matrix.n_cols);
     defer scratch.deinit();
     const panel = [_]u32{3};
     var plan = try matrix_module.DensePlan.init(allocator, matrix, .{ .panel = &panel }, &report);

@@ -18,7 +18,7 @@ const Scratch = matrix_module.Scratch;
 const ShardView = shard_view.ShardView;
 
 pub fn validateShard(allocator: Allocator, matrix: *const Matrix, shard_index: u32, report: *Report) Failure!void {
-    var scratch = try Scratch.init(allocator, matrix);
+    var scratch = try Scratch.init(allocator, matrix.n_cols);
     defer scratch.deinit();
     const view = &matrix.shards[shard_index];
     try matrix.file.verifySection(view.section_index, report);

@@ -72,10 +72,8 @@ pub const Concatenation = struct {
     }
 
     pub fn initScratch(self: *const Concatenation, allocator: Allocator) Failure!Scratch {
-        var widest = self.members[0].matrix;
-        for (self.members) |member| {
-            if (member.matrix.n_cols > widest.n_cols) widest = member.matrix;
-        }
+        var widest: u32 = 0;
+        for (self.members) |member| widest = @max(widest, member.matrix.n_cols);
         return Scratch.init(allocator, widest);
     }
 

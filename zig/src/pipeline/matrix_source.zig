@@ -53,7 +53,7 @@ pub const MatrixSource = union(enum) {
         return switch (source.*) {
             .concatenated => |*own| own.whole.initScratch(allocator),
             .joined => |*own| own.initScratch(allocator),
-            inline else => |*own| Scratch.init(allocator, own.matrix),
+            inline else => |*own| Scratch.init(allocator, own.matrix.n_cols),
         };
     }
 
