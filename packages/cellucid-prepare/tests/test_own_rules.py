@@ -1,4 +1,4 @@
-"""The rules that the README calls the package's own."""
+"""The rules that docs/browser.md calls the package's own."""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ def prepare_parser() -> argparse.ArgumentParser:
         "--quiet", action="store_true", help="no progress bar and no summary at the end"
     )
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="that compress; default: one for each CPU"
+        "--threads",
+        type=int,
+        metavar="N",
+        help="that decode, check and compress; default: one for each CPU",
     )
     parser.add_argument("--zarr-format", type=int, choices=(2, 3), help="of Zarr; default: 2")
     _add_identity(parser.add_argument_group("what the data set is (default: what IN says)"))

@@ -19,11 +19,11 @@ from cellucid_prepare._resolve import (
     resolve_quantiles,
     vector_keys,
 )
+from cellucid_prepare._threads import at_most, thread_count
 from cellucid_prepare._write import write_output
 from cellucid_prepare.checks.defaults import MIN_POINTS, Contents, LaunchDefaults, check_defaults
 from cellucid_prepare.checks.target import FORMATS, Target, check_target
 from cellucid_prepare.containers.telling import writing_to
-from cellucid_prepare.encode.pool import thread_count
 from cellucid_prepare.inputs.components import Components
 from cellucid_prepare.inputs.from_mudata import MuDataComponents
 from cellucid_prepare.inputs.gather import gathered
@@ -139,8 +139,8 @@ def prepare(
         None for a bar where stderr is a terminal, True or False for one or none, or a function that
         is called with the parts done and the parts in all.
     threads
-        How many threads compress; None for one for each CPU. The values of a matrix in memory are
-        checked by one for each CPU all the same. The bytes do not depend on it.
+        How many threads decode, check and compress; None for one for each CPU. The bytes do not
+        depend on it.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def prepare(
         embeddings=embeddings,
         vector_fields=vector_fields,
     )
-    _check_threads(threads, faults)
+    threads_max = _checked_threads(threads, faults)
     existing: FileExistsError | None = None
     target: Target | None = None
     try:
@@ -200,6 +200,7 @@ def prepare(
     except FileExistsError as error:
         existing = error
     with (
+        at_most(threads_max),
         writing_to(None if target is None else target.path),
         temporary_files_beside(None if target is None else target.path),
         gathered(data, by_hand, modalities, faults) as given,
@@ -225,7 +226,7 @@ def prepare(
             faults.add("out_path", str(existing))
         faults.raise_any()
         assert target is not None and layout is not None
-        n_threads = thread_count(threads)
+        n_threads = thread_count()
         write_output(target, layout(n_threads), threads=n_threads, progress=progress)
     return target.path
 
@@ -256,9 +257,11 @@ def _check_container(format: str, given: Components | MuDataComponents, faults: 
         )
 
 
-def _check_threads(threads: Any, faults: Faults) -> None:
-    if threads is not None and (type(threads) is not int or threads < 1):
-        faults.add("threads", f"{threads!r} is no whole number of at least 1", "leave it out")
+def _checked_threads(threads: Any, faults: Faults) -> int | None:
+    if threads is None or (type(threads) is int and threads >= 1):
+        return threads
+    faults.add("threads", f"{threads!r} is no whole number of at least 1", "leave it out")
+    return None
 
 
 def _anndata_parts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +11,6 @@ from typing import Protocol, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-THREADS_MAX = 64
 # items under way for each thread: enough that none waits while others write, few enough to need no
 # memory
 AHEAD = 8
@@ -56,12 +54,3 @@ def encoder(threads: int) -> Iterator[Encoder]:
             # what failed may still hold on to the generator above; nothing that waits begins now
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def thread_count(threads: int | None) -> int:
-    """How many threads `threads` stands for; None for one for each CPU of the process."""
-    if threads is not None:
-        return min(threads, THREADS_MAX)
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), THREADS_MAX)
-    return min(os.cpu_count() or 1, THREADS_MAX)

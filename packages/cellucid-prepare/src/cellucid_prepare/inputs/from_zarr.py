@@ -11,6 +11,7 @@ from traceback import walk_tb
 from typing import Any
 
 from cellucid_prepare._faults import PrepareError
+from cellucid_prepare._threads import zarr_at_most
 from cellucid_prepare.inputs.matrices import reading_means
 from cellucid_prepare.inputs.parts import Multimodal, Part
 from cellucid_prepare.inputs.zarr_library import zarr_for
@@ -49,14 +50,14 @@ def zarr_content(path: Path) -> Iterator[Part | Multimodal]:
     """
     if path.is_dir():
         zarr = zarr_for(path, "", "reading")
-        with _damage_named(path):
+        with _damage_named(path), zarr_at_most(zarr):
             yield _content(_opened(zarr, str(path), "", path), path)
         return
     inside = root_in_zip(path)
     zarr = zarr_for(path, inside, "reading")
     store = zarr.storage.ZipStore(str(path), mode="r")
     try:
-        with _damage_named(path):
+        with _damage_named(path), zarr_at_most(zarr):
             yield _content(_opened(zarr, store, inside, path), path)
     finally:
         store.close()

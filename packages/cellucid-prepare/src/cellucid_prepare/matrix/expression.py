@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cellucid_prepare.encode.pool import encoder, thread_count
+from cellucid_prepare._threads import thread_count
+from cellucid_prepare.encode.pool import encoder
 from cellucid_prepare.layout.chunks import SLICED_CHUNK_ELEMENTS, gene_strip_chunk
 from cellucid_prepare.matrix.by_gene import gene_blocks, gives_genes, without_zeros
 from cellucid_prepare.matrix.in_memory import gives_stretches, stretches
@@ -238,7 +239,7 @@ def judged(expression: Expression) -> Judged:
     # what has to be read comes one block after the other; in memory all of them are there
     in_memory = gives_stretches(expression.source, expression.places)
     is_canonical = True
-    with encoder(thread_count(None) if in_memory else 1) as each:
+    with encoder(thread_count() if in_memory else 1) as each:
         for counted, seen, is_ordered in each(block_of, expression.blocks()):
             counts += counted
             scan = scan.plus(seen)

@@ -9,6 +9,7 @@ from scx_core.native import binding
 from scx_core.native.binding import native
 from scx_core.native.matrix import Matrix
 from scx_core.native.packing import CsrArrays, packed
+from scx_core.native.threads import checked_threads
 
 
 def gather_mapped(
@@ -77,6 +78,6 @@ def gather_mapped(
         values=binding.output_array(values, np.float32, "values"),
         kept=binding.output_array(kept, np.int64, "kept"),
     )
-    options = binding.new_struct("scx_joined_options", threads=threads)
+    options = binding.new_struct("scx_joined_options", threads=checked_threads(threads))
     binding.call("scx_joined_gather", joined, options, output, failed, path=path)
     return packed(starts, kept, indices, values, in_place=True)

@@ -18,6 +18,7 @@ from scx_core._value_types import dtype_of, value_type
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
 from scx_core.native.container import FileReader
+from scx_core.native.threads import checked_threads
 
 NORMALIZE = 1  # SCX_NORMALIZE
 LOG1P = 2  # SCX_LOG1P
@@ -145,7 +146,7 @@ class Matrix:
         dtype
             None for the matrix's own, or float32 or float64, rounded as a cast would.
         threads
-            How many threads decode; 0 for as many as the machine has.
+            How many threads decode; 0 for as many as `decoding_threads` says or the machine has.
 
         Returns
         -------
@@ -162,7 +163,7 @@ class Matrix:
         wanted = self.dtype if dtype is None else np.dtype(dtype)
         if wanted != self.dtype and wanted not in CONVERTED:
             raise ValueError(f"dtype={wanted} is neither {self.dtype} nor float32 nor float64")
-        _check_threads(threads)
+        threads = checked_threads(threads)
         counts = self.row_counts(rows)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
@@ -210,13 +211,13 @@ class Matrix:
         out
             C-contiguous float32 of the result's shape, to be filled; None for a new array.
         threads
-            How many threads decode; 0 for as many as the machine has.
+            How many threads decode; 0 for as many as `decoding_threads` says or the machine has.
 
         Returns
         -------
         Shape (len(rows), len(columns)); `out` where it was given.
         """
-        _check_threads(threads)
+        threads = checked_threads(threads)
         if normalize and not (math.isfinite(target_sum) and target_sum > 0):
             raise ValueError(f"target_sum={target_sum} must be finite and positive")
         shape = (len(rows), self.info.n_cols if columns is None else len(columns))
@@ -294,8 +295,3 @@ def _rows_pointer(rows: npt.NDArray[np.int64]) -> CData:
     if rows.ndim != 1:
         raise ValueError(f"rows has {rows.ndim} dimensions, expected one")
     return binding.input_array(rows, np.int64, "rows")
-
-
-def _check_threads(threads: int) -> None:
-    if threads < 0:
-        raise ValueError(f"threads={threads} must not be negative; 0 takes all of the machine")
