@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -125,6 +126,25 @@ def test_the_order_does_not_depend_on_the_limit(wide: Path) -> None:
     assert orders[0] == orders[1] == orders[2]
 
 
+@pytest.mark.parametrize("n_obs", [64, 65, 95])
+@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"batch_by": "label"}])
+def test_a_merged_tail_counts(
+    make_file: MakeFile, n_obs: int, world_size: int, options: dict[str, Any]
+) -> None:
+    path = make_file(n_obs, 30, obs=pd.DataFrame({"label": np.arange(n_obs) % 2}))
+    sizes, said = [16], set()
+    for rank in range(world_size):
+        place = {"rank": rank, "world_size": world_size}
+        with TrainingDataset(path, 16, min_batch=15, tail="merge", **place, **options) as dataset:
+            sizes += [len(batch["X"]) for batch in dataset]
+            said.add(dataset.memory_budget()["breakdown"]["batch_buffer_bytes"])
+    (buffers,) = said  # the same for all ranks, whose batches have to be of one size
+    largest = 16 + 15 if "batch_by" in options else max(sizes)
+    assert buffers == 6 * 4 * 30 * largest
+    assert max(sizes) <= largest
+
+
 MEASURE = """
 import json, sys, threading, time
 import numpy, scipy.sparse
@@ -139,7 +159,7 @@ TrainingDataset(path, 1, hvg_indices=[0]).close()
 before = own()
 dataset = TrainingDataset(path, **options)
 most = 0
-for epoch in range(2):
+for epoch in range(int(sys.argv[3])):
     for number, batch in enumerate(dataset):
         time.sleep(0.01)
         most = max(most, own())
@@ -149,18 +169,29 @@ print(json.dumps([most - before, dataset.memory_budget()["estimated_mb"]]))
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="measures in /proc")
 @pytest.mark.parametrize(
-    "options",
+    ("options", "n_epochs"),
     [
-        {"batch_size": 128, "prefetch_batches": 8},
-        {"batch_size": 256, "max_memory_mb": 260},
-        {"batch_size": 128, "prefetch_batches": 8, "layout": "csr"},
-        {"batch_size": 100, "hvg_indices": list(range(0, 60_000, 30))},
+        ({"batch_size": 128, "prefetch_batches": 8}, 2),
+        ({"batch_size": 256, "max_memory_mb": 260}, 2),
+        ({"batch_size": 128, "prefetch_batches": 8, "layout": "csr"}, 2),
+        ({"batch_size": 100, "hvg_indices": list(range(0, 60_000, 30))}, 2),
+        # three batches of 200 cells and one of 398
+        (
+            {
+                "batch_size": 200,
+                "rows": list(range(998)),
+                "min_batch": 200,
+                "tail": "merge",
+                "prefetch_batches": 1,
+            },
+            12,
+        ),
     ],
-    ids=["wide", "wide within a limit", "wide csr", "narrow"],
+    ids=["wide", "wide within a limit", "wide csr", "narrow", "wide with a merged tail"],
 )
-def test_what_is_used_is_what_is_said(wide: Path, options: dict[str, Any]) -> None:
+def test_what_is_used_is_what_is_said(wide: Path, options: dict[str, Any], n_epochs: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(wide), json.dumps(options)],
+        [sys.executable, "-c", MEASURE, str(wide), json.dumps(options), str(n_epochs)],
         check=True,
         capture_output=True,
         text=True,

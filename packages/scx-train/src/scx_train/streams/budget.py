@@ -6,6 +6,7 @@ reported but not counted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +75,9 @@ class Demand:
         Decode threads of each matrix.
     metadata_bytes
         obs columns, embeddings and the choice of rows.
+    largest_batch
+        The cells of the largest batch for a `batch_size`. Memory that one such batch took is kept,
+        and another takes more where that is in use, so that in time every buffer is of its size.
     """
 
     batch_size: int
@@ -83,19 +87,21 @@ class Demand:
     group_rows: int
     threads: int
     metadata_bytes: int
+    largest_batch: Callable[[int], int]
 
     @property
     def breakdown(self) -> dict[str, int]:
         """Bytes by purpose, and their total."""
+        n_cells = self.largest_batch(self.batch_size)
         parts = {
             # Rows are decoded straight into their batch: no shard is kept.
             "cache_bytes": 0,
             "batch_buffer_bytes": (self.prefetch_batches + HELD_BATCHES)
-            * sum(matrix.buffer_bytes(self.batch_size) for matrix in self.matrices),
+            * sum(matrix.buffer_bytes(n_cells) for matrix in self.matrices),
             # The order of the group that is read, before and after it is shuffled.
             "lookahead_overhead_bytes": 2 * 8 * self.group_rows,
             "transient_bytes": self.threads * sum(matrix.scratch_bytes for matrix in self.matrices),
-            "python_overhead_bytes": self.metadata_bytes + 8 * self.batch_size,
+            "python_overhead_bytes": self.metadata_bytes + 8 * n_cells,
         }
         return {**parts, "total_bytes": sum(parts.values())}
 

@@ -213,6 +213,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
         `estimated_mb`, the size of the mapped file as `mmap_mb`, which is not counted,
         `max_memory_mb` (all three in units of 2**20 bytes), `budget_exceeded`, and what is left of
         `shard_group_size`, `prefetch_batches` and `batch_size`. Batches that are kept come on top.
+        A last batch that is larger by a merged tail counts: in time every buffer has held one.
         """
         return self._budget.report(mmap_bytes=self._mmap_bytes)
 
@@ -335,6 +336,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
             + self._rows.chosen_bytes
             + (SAMPLING_BYTES * self.n_obs if options.samples else 0)
             + sum(size_of(column) for column in (*self._obs.values(), *self._obsm.values())),
+            largest_batch=functools.partial(options.largest_batch, n_rows=self.n_obs),
         )
 
     def _with_obs(self, batch: dict[str, Any], rows: Rows) -> dict[str, Any]:

@@ -63,6 +63,12 @@ class Cutting:
         """How many batches the worker has."""
         return len(range(self.shard, self.n_rank_batches, self.num_shards))
 
+    @property
+    def largest_batch(self) -> int:
+        """The most cells that a batch has, over all ranks and workers; more than there may be."""
+        merged = -(-self._n_tail // self.world_size) if self._tail_use == "merged" else 0
+        return self.batch_size + merged
+
     def spans(self, batch: int) -> list[Span]:
         """Which stretches of the order the worker's batch `batch` consists of, ascending."""
         number = self.shard + batch * self.num_shards

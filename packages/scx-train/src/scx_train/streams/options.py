@@ -47,6 +47,13 @@ class StreamOptions:
         """Whether an epoch is another one than every cell once, mixed."""
         return any(value is not None for value in (self.weights, self.balance_by, self.batch_by))
 
+    def largest_batch(self, batch_size: int, *, n_rows: int) -> int:
+        """The most cells of a batch, with a tail that is merged into it; the same for all ranks."""
+        if self.batch_by is None:
+            return self.cutting(n_rows=n_rows, batch_size=batch_size).largest_batch
+        merges = self.tail == "merge" and not self.drop_last  # each label has a tail of its own
+        return batch_size + (min(self.min_batch, batch_size) if merges else 0)
+
     def cutting(self, *, n_rows: int, batch_size: int) -> Cutting:
         """How an order of `n_rows` cells is cut into batches."""
         return Cutting(

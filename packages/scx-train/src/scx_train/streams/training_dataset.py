@@ -105,7 +105,8 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         Cells that the tail needs to be a batch of its own, 1 to `batch_size`, default 1.
     tail
         What happens to a tail that is shorter: "drop" (default) leaves it out, "merge" adds it to
-        the batch before it (where there is none, it is a batch), "keep" makes it a batch.
+        the batch before it (where there is none, it is a batch), "keep" makes it a batch. A batch
+        that a tail is merged into may have nearly twice the cells, and memory is counted for it.
     rank, world_size
         Which of how many processes that share an epoch; rank 0 to `world_size - 1`. None (default)
         takes them from torch.distributed where it is initialised, else one process. The tail is
