@@ -17,8 +17,11 @@ from ._description import BinOptions, InputFile, Job, RankOptions, SampleOptions
 from ._ragged import Ints, Tokens, filled, framed, padded
 from ._subsets import at_most
 
-# What the stand-in for unknown genes is divided by: it comes behind every gene.
-LAST_STATISTIC = float(np.finfo(np.float32).max)
+# The statistic of the stand-in for unknown genes, as a multiple of the largest of a gene: a sum of
+# up to 2^24 counts comes behind every gene that a cell has. Taking one id out of a ranking leaves
+# the order of the others, so that tokens are the same wherever it comes. But `rank_tokens` ranks by
+# near keys, which is faster, only where no statistic is beyond 2^100.
+STAND_IN_TIMES = np.float32(2**24)
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,14 @@ class Tokeniser:
         )
 
     def _ranked(self, options: RankOptions, cells: Csr, threads: int) -> Tokens:
-        vocabulary = self.job.vocabulary
-        assert vocabulary.statistics is not None
-        n_genes, l_max = len(vocabulary), options.l_max - self.job.framing.n_around
+        statistics = self.job.vocabulary.statistics
+        assert statistics is not None
+        n_genes = len(statistics)
+        l_max = min(options.l_max - self.job.framing.n_around, n_genes)
         # One more than are kept: the stand-in may be among them.
         ranked = rank_tokens(
             *cells,
-            np.append(vocabulary.statistics, np.float32(LAST_STATISTIC)),
+            np.append(statistics, STAND_IN_TIMES * statistics.max()),
             l_max + 1,
             "",
             options.target_sum,

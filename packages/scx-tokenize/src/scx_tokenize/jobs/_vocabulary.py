@@ -17,7 +17,7 @@ from scx_core._genes import without_version
 from ._gene_files import Table
 
 TOKEN_MAX = 2**31 - 1
-# Larger ones would not leave the place for a stand-in behind every gene, see `_tokens`.
+# 2^24 times as much is a float32 too: the statistic of unknown genes, see `_tokens`.
 STATISTIC_MAX = 1e30
 
 

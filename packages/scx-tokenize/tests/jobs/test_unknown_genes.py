@@ -1,0 +1,86 @@
+"""Genes that a vocabulary lacks: they count for totals, become no tokens and cost no time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from job_samples import IDS, cells, geneformer, ids_of, medians_of, tokens_of, written
+
+import scx_tokenize
+from scx_tokenize.jobs import _tokens as job_tokens
+
+KNOWN = IDS[::2]
+MEDIANS = medians_of(KNOWN)
+# What ranks by near keys may hold: zig/src/kernels/tokens/near_keys.zig.
+NEAR_STATISTICS = 2.0**-100, 2.0**100
+NEAR_KEYS = 2.0**-125, 2.0**127
+NEAR_COUNTS = 2**16
+
+
+def job(path: Path, out: Path, **options: Any) -> list[list[int]]:
+    tables = {"token_dictionary": tokens_of(), "gene_medians": MEDIANS}
+    scx_tokenize.run("rank", path, out, **(tables | options))
+    return ids_of(out)
+
+
+@pytest.fixture
+def rankings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of each ranking."""
+    seen: list[tuple[Any, ...]] = []
+
+    def spied(*args: Any, **kwargs: Any) -> Any:
+        seen.append(args)
+        return scx_tokenize.rank_tokens(*args, **kwargs)
+
+    monkeypatch.setattr(job_tokens, "rank_tokens", spied)
+    return seen
+
+
+@pytest.mark.parametrize("suffix", [".scx", ".h5ad"])
+def test_jobs_give_what_can_be_ranked_by_near_keys(
+    tmp_path: Path, rankings: list[tuple[Any, ...]], suffix: str
+) -> None:
+    adata = cells(400)
+    path = written(adata, tmp_path / f"a{suffix}")
+    expected = geneformer(adata, tokens_of(), MEDIANS, size=2048, special=False)
+    assert job(path, tmp_path / "out") == expected
+    ((indptr, genes, values, statistics, *_),) = rankings
+    assert len(statistics) == len(KNOWN) + 1 and len(genes) >= len(statistics)
+    assert np.any(genes == len(KNOWN))
+    assert NEAR_STATISTICS[0] <= statistics.min() and statistics.max() <= NEAR_STATISTICS[1]
+    totals = np.add.reduceat(np.append(values, 0), indptr[:-1])[np.diff(indptr) > 0]
+    assert np.all(1e4 / totals / statistics.max() > NEAR_KEYS[0])
+    assert np.all(1e4 / totals / statistics.min() * NEAR_COUNTS < NEAR_KEYS[1])
+    assert np.array_equal(values, values.astype(int)) and values.min() > 0
+    assert values.max() < NEAR_COUNTS
+
+
+@pytest.mark.parametrize("times", [2.0**-60, 2.0**-3, 1, 2.0**6, 2.0**24, 2.0**90])
+def test_tokens_do_not_depend_on_where_the_stand_in_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: float
+) -> None:
+    adata = cells(60)
+    dense = adata.X.toarray()
+    dense[5] = np.where(np.arange(len(IDS)) % 2, 60_000, 1)  # far more of what is unknown
+    dense[6] = np.where(np.arange(len(IDS)) % 2, 2**26, 1)
+    adata.X = sp.csr_matrix(dense)
+    path = written(adata, tmp_path / "a.scx")
+    monkeypatch.setattr(job_tokens, "STAND_IN_TIMES", np.float32(times))
+    for size in (2048, len(KNOWN), len(KNOWN) - 1, 7, 1):
+        expected = geneformer(adata, tokens_of(), MEDIANS, size=size, special=False)
+        assert job(path, tmp_path / f"{size}", l_max=size) == expected
+
+
+def test_any_medians_have_a_stand_in(tmp_path: Path) -> None:
+    adata = cells(60)
+    path = written(adata, tmp_path / "a.scx")
+    for number, scale in enumerate((1e-37, 1e-20, 1e20, 1e28)):
+        medians = {name: scale * median for name, median in MEDIANS.items()}
+        expected = geneformer(adata, tokens_of(), medians, size=20, special=False)
+        # keys may be beyond float32, but they have to be told apart here
+        options = {"gene_medians": medians, "target_sum": 1e4 * min(scale, 1), "l_max": 20}
+        assert job(path, tmp_path / f"{number}", **options) == expected
