@@ -310,8 +310,8 @@ typedef struct scx_pipeline_options {
     uint32_t reserved;
 } scx_pipeline_options;
 
-/* A batch that was received. The caller owns `buffer` and gives it to scx_buffer_release when nothing reads or
- * writes `data` any more; it may do so after the pipeline was closed. */
+/* A batch that was received. The caller gives it to scx_batch_release when nothing reads or writes `data` any more; it
+ * may do so after the pipeline was closed. */
 typedef struct scx_batch {
     uint32_t struct_bytes;
     uint32_t reserved;
@@ -363,7 +363,8 @@ int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint6
  * stay open for the rest of the process. */
 int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);
 /* any thread */
-void scx_buffer_release(scx_buffer *buffer);
+/* The memory goes back to the pipeline, and the struct becomes empty. An empty one, with a NULL buffer, is let be. */
+void scx_batch_release(scx_batch *batch);
 
 /* ---- rows of several matrices at once; any thread ---- */
 

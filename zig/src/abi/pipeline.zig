@@ -229,8 +229,11 @@ export fn scx_pipeline_close(pipeline: ?*MatrixPipeline, deadline_ms: u32) i32 {
     }
 }
 
-export fn scx_buffer_release(buffer: ?*buffers.Buffer) void {
-    if (buffer) |own| own.release();
+export fn scx_batch_release(batch: ?*Batch) void {
+    const own = batch orelse return;
+    const buffer = own.buffer orelse return;
+    handle.clearStruct(Batch, own);
+    buffer.release();
 }
 
 const testing = std.testing;
@@ -268,7 +271,9 @@ test "NULL and bounds are refused, and nothing is done" {
     try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_wait(null, 0, null, &failure));
     try testing.expectEqual(handle.ok, scx_pipeline_close(null, 0));
-    scx_buffer_release(null);
+    scx_batch_release(null);
+    var none: Batch = std.mem.zeroes(Batch);
+    scx_batch_release(&none);
 
     var options: PipelineOptions = .{ .struct_bytes = @sizeOf(PipelineOptions), .threads = 0, .batches = 1, .reserved = 0 };
     var report: Report = .{};

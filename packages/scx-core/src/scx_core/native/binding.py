@@ -7,6 +7,8 @@ arrays check what C cannot: a pointer crosses only when dtype, layout and writab
 from __future__ import annotations
 
 import ctypes
+import functools
+import operator
 import os
 import threading
 from collections.abc import Callable
@@ -171,6 +173,15 @@ def new_struct(kind: str, /, **fields: Any) -> CData:
 def owned(pointer: CData, close: Callable[[CData], None]) -> CData:
     """A handle that is closed when it is garbage; `ffi.release` closes it earlier."""
     return native().ffi.gc(pointer, close)
+
+
+def keeping(pointer: CData, held: Any) -> CData:
+    """The same pointer, which keeps `held` alive as long as it lives.
+
+    What runs at its end is no Python: a Ctrl-C that comes just then would be raised in there, where
+    it is only reported, and what was to be done would be left undone.
+    """
+    return native().ffi.gc(pointer, functools.partial(operator.is_, held))
 
 
 def path_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -237,7 +237,7 @@ class FileReader(Closing):
             return memoryview(b"")
         ffi = native().ffi
         # the buffer keeps this pointer, the pointer keeps the file
-        data = ffi.gc(ffi.cast("uint8_t *", struct.data), functools.partial(_keep, handle))
+        data = binding.keeping(ffi.cast("uint8_t *", struct.data), handle)
         return memoryview(ffi.buffer(data, struct.length)).toreadonly()
 
     def row_range_ends(self) -> npt.NDArray[np.int64]:
@@ -307,10 +307,6 @@ def _section_index(index: int) -> int:
     if not 0 <= index < 2**32:
         raise IndexError(f"section {index} does not exist")
     return int(index)
-
-
-def _keep(handle: CData, pointer: CData) -> None:
-    """Does nothing: being registered with `handle` is what keeps the file open."""
 
 
 def _name(struct: CData) -> str:

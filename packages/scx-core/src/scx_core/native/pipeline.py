@@ -208,7 +208,8 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         call(*opening, options, out, path=path)
         key = int(library.ffi.cast("uintptr_t", out[0]))
         _IN_USE[key] = reads
-        self._handle: CData | None = binding.owned(out[0], _closer(key))
+        self._end = _closer(key)
+        self._handle: CData | None = binding.owned(out[0], self._end)
         _PIPELINES.add(self)
 
     @property
@@ -232,7 +233,7 @@ class MatrixPipeline(Closing, Generic[BatchT]):
     def wait(self) -> BatchT:
         """The oldest batch, as soon as it is ready.
 
-        Ctrl-C interrupts the wait, and the batch stays in the queue.
+        Ctrl-C interrupts the wait. The batch stays in the queue, unless it had come just then.
 
         Raises
         ------
@@ -242,7 +243,8 @@ class MatrixPipeline(Closing, Generic[BatchT]):
             No batch was submitted.
         """
         library = native()
-        batch = binding.new_struct("scx_batch")
+        # Released at its end in any case: Ctrl-C may come when the library has just filled it.
+        batch = binding.owned(binding.new_struct("scx_batch"), library.lib.scx_batch_release)
         error = library.ffi.new("scx_error *")
         self._check_process()
         while True:
@@ -271,7 +273,9 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
-                native().ffi.release(handle)
+                # No longer as its destructor, in which a Ctrl-C would do nothing.
+                native().ffi.gc(handle, None)
+                self._end(handle)
 
     def _call(self, function: str, *arguments: Any) -> None:
         self._check_process()
@@ -301,11 +305,11 @@ class DensePipeline(MatrixPipeline[npt.NDArray[Any]]):
     _OPEN = "scx_pipeline_open_dense"
 
     def _array(self, batch: CData) -> npt.NDArray[Any]:
-        library = native()
-        # An array keeps the buffer object, which keeps the pointer, which releases at its end.
-        data = library.ffi.gc(library.ffi.cast("char *", batch.data), _releaser(batch.buffer))
+        ffi = native().ffi
+        # An array keeps the buffer object, which keeps the pointer, which keeps the batch.
+        data = binding.keeping(ffi.cast("char *", batch.data), batch)
         dtype = OUTPUT_DTYPES[self._dtype]
-        flat = np.frombuffer(library.ffi.buffer(data, batch.data_bytes), dtype=dtype)
+        flat = np.frombuffer(ffi.buffer(data, batch.data_bytes), dtype=dtype)
         return flat.reshape(int(batch.n_rows), self._n_columns)
 
 
@@ -319,7 +323,7 @@ class CsrPipeline(MatrixPipeline[CsrBatch]):
         # From the front of the buffer to the end of what is used: indptr, indices, values.
         start = int(ffi.cast("uintptr_t", batch.indptr))
         end = int(ffi.cast("uintptr_t", batch.data)) + int(batch.data_bytes)
-        memory = ffi.gc(ffi.cast("char *", batch.indptr), _releaser(batch.buffer))
+        memory = binding.keeping(ffi.cast("char *", batch.indptr), batch)
         whole = memoryview(ffi.buffer(memory, end - start))
 
         def part(pointer: CData, count: int, dtype: type[Any]) -> npt.NDArray[Any]:
@@ -357,8 +361,3 @@ def _closer(key: int) -> Callable[[CData], None]:
             in_use.pop(key, None)
 
     return run
-
-
-def _releaser(buffer: CData) -> Callable[[CData], None]:
-    release = native().lib.scx_buffer_release
-    return lambda _data: release(buffer)
