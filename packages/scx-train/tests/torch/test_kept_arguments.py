@@ -100,9 +100,10 @@ def test_what_is_no_path(path: Any) -> None:
         TrainingIterable(path)
 
 
-def test_several_files_where_one_is_taken(files: list[Path]) -> None:
-    with pytest.raises(TypeError, match=r"path must be a str or os.PathLike, one file, not list"):
-        MultimodalTrainingIterable(files)  # type: ignore[arg-type]
+@pytest.mark.parametrize("path", [None, b"cells.scx", [3], {"cells.scx"}])
+def test_what_is_no_path_of_several_modalities(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"^path(\[0\])? must be a "):
+        MultimodalTrainingIterable(path)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

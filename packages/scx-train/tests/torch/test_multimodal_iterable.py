@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,36 @@ def test_tuples(multimodal: tuple[Any, Path]) -> None:
         MultimodalTrainingIterable(multimodal[1], num_shards=2)
     with pytest.raises(TypeError, match="modalities='rna' must be a list"):
         MultimodalTrainingIterable(multimodal[1], "rna")
+
+
+@pytest.mark.parametrize(("num_workers", "method"), [(0, None), (2, "fork"), (1, "spawn")])
+def test_several_files(multimodal: tuple[Any, Path], num_workers: int, method: str | None) -> None:
+    _, path = multimodal
+    other = path.with_name("other.scx")
+    shutil.copy(path, other)
+    options: dict[str, Any] = {
+        "batch_size": 9,
+        "genes": {"rna": "intersection", "adt": ["protein 3", "protein 0"]},
+        "dtype": {"adt": "bfloat16"},
+        "obs_columns": ["adt:note"],
+    }
+    iterable = MultimodalTrainingIterable([path, other], **options)
+    assert iterable.n_obs == 120 and iterable.n_output_genes == {"rna": 30, "adt": 2}
+    loader = DataLoader(
+        iterable, batch_size=None, num_workers=num_workers, multiprocessing_context=method
+    )
+    options["dtype"] = "float32"
+    with MultimodalTrainingDataset([path, other], **options) as dataset:
+        for found, wanted in zip(loader, dataset, strict=True):
+            assert isinstance(wanted, dict)
+            assert found["X"]["adt"].dtype == torch.bfloat16
+            expected = torch.from_numpy(wanted["X"]["adt"]).to(torch.bfloat16)
+            assert torch.equal(found["X"]["adt"], expected)
+            np.testing.assert_array_equal(found["X"]["rna"], wanted["X"]["rna"])
+            np.testing.assert_array_equal(found["cell_indices"], wanted["cell_indices"])
+            np.testing.assert_array_equal(found["file_ids"], wanted["file_ids"])
+            assert found["measured_genes"]["adt"].shape == (2, 2)
+            assert found["measured_genes"]["adt"].dtype == torch.bool
 
 
 def test_an_overdispersion_is_estimated_once(multimodal: tuple[Any, Path]) -> None:

@@ -33,7 +33,9 @@ class Batch(TypedDict):
 class MultimodalBatch(TypedDict):
     """A batch of cells of several modalities: `X` holds a matrix for each, row i the same cell.
 
-    `measured` tells for each modality which of the cells it has. All else is as in `Batch`.
+    `measured` tells for each modality which of the cells it has. Where the data set has several
+    files, `measured_genes` tells for each modality which columns of its matrix each file has: bool
+    of shape (files, columns), read-only. All else is as in `Batch`.
     """
 
     X: dict[str, Any]
@@ -41,6 +43,8 @@ class MultimodalBatch(TypedDict):
     obs: dict[str, ObsValues]
     cell_indices: npt.NDArray[np.int64]
     obsm: NotRequired[dict[str, npt.NDArray[Any]]]
+    file_ids: NotRequired[npt.NDArray[np.int32]]
+    measured_genes: NotRequired[dict[str, npt.NDArray[np.bool_]]]
 
 
 def matrix_of(values: npt.NDArray[np.float32] | CsrBatch) -> Any:

@@ -25,6 +25,7 @@ from scx_train.streams.epoch import EpochIterator
 from scx_train.streams.options import StreamOptions
 from scx_train.streams.order import EpochOrder, Rows, ShardGroups, ShardRows
 from scx_train.streams.pipelines import PipelineShelf
+from scx_train.streams.places import FilePlaces
 from scx_train.streams.progress import Progress, digest, progress_of
 from scx_train.streams.sampling import (
     SAMPLING_BYTES,
@@ -52,13 +53,13 @@ def replaced(path: str, what: str) -> str:
 CellsT = TypeVar("CellsT", bound=Cells)
 
 
-class CellStream(Closing, Generic[CellsT, BatchT]):
-    """Epochs over the cells of a file; what a batch of them holds is for the classes below it.
+class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
+    """Epochs over the cells of files; what a batch of them holds is for the classes below it.
 
     Parameters
     ----------
     cells
-        The open file.
+        The open file or files.
     options
         Which cells come, and how.
     matrices
@@ -83,6 +84,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
         self._obs = cells.obs_columns(options.obs_columns)
         self._obsm = cells.embeddings(options.obsm)
         self._path = cells.path
+        self._keep_places(cells)
         self._fingerprint = cells.fingerprint
         self._n_obs_physical = cells.n_obs
         chosen = arguments.row_selection(
@@ -345,6 +347,7 @@ class CellStream(Closing, Generic[CellsT, BatchT]):
         batch["cell_indices"] = rows
         if self._obsm:
             batch["obsm"] = {name: array[rows] for name, array in self._obsm.items()}
+        self._add_file_ids(batch, rows)
         return batch
 
     @functools.cached_property

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
-from scx_train._given import one_path
-from scx_train.inputs.modalities import Modalities, open_modalities
+from scx_train._by_modality import ByModality, matchings, panels
+from scx_train.inputs.modalities import Modalities
+from scx_train.inputs.modality_set import ModalitySet, modality_options
 from scx_train.streams.batch import MultimodalBatch, matrix_of
 from scx_train.streams.cell_stream import CellStream
 from scx_train.streams.options import stream_options
 from scx_train.streams.order import Rows
 from scx_train.streams.pipelines import JointPipeline, PipelineShelf
+from scx_train.streams.places import genes_of_files
 from scx_train.streams.progress import digest
 from scx_train.streams.transform import Transform
 
-T = TypeVar("T")
 Matrices = tuple[Any, ...]
 Dtype = Literal["float32", "float16", "bfloat16"]
+Matching = Literal["intersection", "union"]
 
 
-class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrices]):
-    """Batches of the cells of several modalities of one .scx file, in one order for all of them.
+class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalBatch | Matrices]):
+    """Batches of the cells of several modalities of .scx files, in one order for all of them.
 
     It is to its modalities what `TrainingDataset` is to one matrix: the same order, the same cut
     into batches, the same rules for epochs, places in them, ranks, memory and `close`. Row i of
@@ -41,6 +45,10 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
     - `"measured"`: for each modality a boolean array of shape (cells,). Where it is False the
       modality has no such cell, and the row of its matrix is zero (with `pflog` too).
     - `"obs"`, `"cell_indices"` and, with `obsm`, `"obsm"`: as in a `TrainingDataset`.
+    - `"file_ids"`, only with a list of files: int32, which of them each cell is of.
+    - `"measured_genes"`, likewise: for each modality bool of shape (files, `n_output_genes[name]`),
+      read-only, which columns each file has at all. What was not measured for a cell is what either
+      of the two denies: `measured[name][:, None] & measured_genes[name][file_ids]`.
 
     With `return_dict=False` a batch is a tuple: the matrices in the order of `modalities`, and
     behind them one dict of all else.
@@ -54,9 +62,13 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
     Parameters
     ----------
     path
-        The file.
+        The file, or a list of files that are one data set, each with all of the modalities. Their
+        rows are numbered on from one to the next (see `row_offsets`), and the labels of their obs
+        columns share their codes. Each modality needs the same genes in the same order in all
+        files, or `genes`.
     modalities
-        Names of modalities, in the order in which batches have them; None (default) for all.
+        Names of modalities, in the order in which batches have them; None (default) for all, which
+        are then to be the same in all files.
     batch_size
         Cells in a batch, default 1024.
     hvg_indices
@@ -77,14 +89,23 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         As in `TrainingDataset`; the limit on memory is one for all modalities together.
     return_dict
         False for tuples, default True.
+    genes
+        How the genes of several files are matched by name, each modality by itself, as
+        `TrainingDataset` does it: "intersection" or "union" for all modalities, or a dict by
+        modality, whose entries may be lists of names too. None (default), and what a dict leaves
+        out: the files must agree. `hvg_indices` are positions among the common genes.
+    gene_key, min_known_genes
+        As in `TrainingDataset`, for all modalities, or a dict by modality. `gene_matches` tells the
+        shares of known genes.
 
     Raises
     ------
     KeyError
-        There is no such modality, obs column, embedding or layer; the message lists those there
-        are.
+        A file has no such modality, obs column, embedding or layer; the message names it, and lists
+        those there are.
     TypeError, ValueError
-        An argument is not valid, the file is not multimodal, or modalities differ in their shards.
+        An argument is not valid, a file is not multimodal, modalities differ in their shards within
+        a file, or in their genes between files.
     CorruptFileError, OSError
         As `TrainingDataset` does.
 
@@ -102,7 +123,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         modalities: Iterable[str] | None = None,
         batch_size: int = 1024,
         *,
@@ -135,6 +156,9 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
         balance_by: str | None = None,
         batch_by: str | None = None,
         return_dict: bool = True,
+        genes: Matching | Mapping[str, Matching | Sequence[str] | None] | None = None,
+        gene_key: str | Mapping[str, str | None] | None = None,
+        min_known_genes: float | Mapping[str, float] = MIN_KNOWN_GENES,
     ) -> None:
         options = stream_options(
             batch_size=batch_size,
@@ -164,39 +188,35 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
             names = arguments.column_names(modalities, "modalities", example=["rna", "adt"])
             if not names:
                 raise ValueError("modalities is empty: pass None for all")
-        of_source = _by_modality(source, "source", default="X")
-        of_panel = _panels(hvg_indices)
-        of_normalize = _by_modality(normalize, "normalize", default=True)
-        of_log1p = _by_modality(log1p, "log1p", default=True)
-        of_target = _by_modality(target_sum, "target_sum", default=1e4)
-        of_pflog = _by_modality(pflog, "pflog", default=False)
-        of_alpha = _by_modality(pflog_alpha, "pflog_alpha", default=None)
-        of_layout = _by_modality(layout, "layout", default="dense")
-        of_dtype: Callable[[str], str] = _by_modality(dtype, "dtype", default="float32")
-        opened = open_modalities(one_path(path), names, of_source)
-        self._names = tuple(opened.sources)
-        for argument, value in {
-            "source": source,
-            "hvg_indices": hvg_indices,
-            "normalize": normalize,
-            "log1p": log1p,
-            "target_sum": target_sum,
-            "pflog": pflog,
-            "pflog_alpha": pflog_alpha,
-            "layout": layout,
-            "dtype": dtype,
-        }.items():
-            _check_names(value, argument, self._names)
-        transforms = {
-            name: Transform.checked(
-                normalize=of_normalize(name),
-                log1p=of_log1p(name),
-                target_sum=of_target(name),
-                pflog=of_pflog(name),
-                pflog_alpha=of_alpha(name),
-                layout=of_layout(name),
-                dtype=of_dtype(name),
+        of_source: ByModality[str] = ByModality(source, "source", default="X")
+        of_panel = panels(hvg_indices)
+        of_transform = {
+            name: ByModality[Any](value, name, default=default)
+            for name, value, default in (
+                ("normalize", normalize, True),
+                ("log1p", log1p, True),
+                ("target_sum", target_sum, 1e4),
+                ("pflog", pflog, False),
+                ("pflog_alpha", pflog_alpha, None),
+                ("layout", layout, "dense"),
+                ("dtype", dtype, "float32"),
             )
+        }
+        of_genes = {
+            "genes": matchings(genes),
+            "gene_key": ByModality[Any](gene_key, "gene_key", default=None),
+            "min_known_genes": ByModality[Any](
+                min_known_genes, "min_known_genes", default=MIN_KNOWN_GENES
+            ),
+        }
+        self._files = modality_options(path, names, source=of_source, of_genes=of_genes)
+        opened = self._files.open()
+        self._names = tuple(opened.sources)
+        for of in (of_source, of_panel, *of_transform.values(), *of_genes.values()):
+            of.check(self._names)
+        self._files = replace(self._files, names=self._names)
+        transforms = {
+            name: Transform.checked(**{key: of(name) for key, of in of_transform.items()})
             for name in self._names
         }
         self._n_vars = {name: source.n_vars for name, source in opened.sources.items()}
@@ -212,15 +232,20 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
             self._transforms[name] = transforms[name].fitted(each, stacklevel=2)
         self._sources = {name: each.label for name, each in opened.sources.items()}
         self._measured = opened.measured
+        self._genes = {
+            name: genes_of_files(each, self._panels[name]) for name, each in opened.sources.items()
+        }
         self._var_names: dict[str, npt.NDArray[np.object_]] | None = None
         widths = self.n_output_genes
         demands = tuple(
             self._transforms[name].demand(each, n_output_genes=widths[name])
             for name, each in opened.sources.items()
         )
-        masks_bytes = sum(mask.nbytes for mask in self._measured.values())
+        metadata_bytes = sum(mask.nbytes for mask in self._measured.values())
+        if isinstance(opened, ModalitySet):
+            metadata_bytes += opened.metadata_bytes
         super().__init__(
-            opened, options, matrices=demands, metadata_bytes=masks_bytes, stacklevel=2
+            opened, options, matrices=demands, metadata_bytes=metadata_bytes, stacklevel=2
         )
 
     @property
@@ -230,8 +255,21 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     @property
     def measured(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each modality a mask over all rows of the file: which cells it has."""
+        """For each modality a mask over all rows of the file or files: which cells it has."""
         return {name: mask.copy() for name, mask in self._measured.items()}
+
+    @property
+    def measured_genes(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """For each modality which columns each file has at all.
+
+        bool, shape (files, `n_output_genes[name]`), read-only.
+        """
+        return {name: genes.measured for name, genes in self._genes.items()}
+
+    @property
+    def gene_matches(self) -> dict[str, tuple[GeneMatch, ...]]:
+        """For each modality how well each of several files fits; empty for a single path."""
+        return {name: genes.matches for name, genes in self._genes.items()}
 
     @property
     def n_vars(self) -> dict[str, int]:
@@ -248,7 +286,7 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     @property
     def gene_indices(self) -> dict[str, npt.NDArray[np.int64]]:
-        """For each modality the position in its var of each column."""
+        """For each modality the position of each column in its var, or among the common genes."""
         return {
             name: np.arange(self._n_vars[name], dtype=np.int64)
             if panel is None
@@ -279,10 +317,10 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
             parts.append(f"{name}{matrix} {widths[name]}{of} genes")
         return f"{self._path!r}: {self.n_obs} cells × ({', '.join(parts)})"
 
-    def _open_cells(self) -> Modalities:
-        return open_modalities(self._path, self._names, self._sources.__getitem__)
+    def _open_cells(self) -> Modalities | ModalitySet:
+        return self._files.open()
 
-    def _shelf_for(self, cells: Modalities) -> PipelineShelf:
+    def _shelf_for(self, cells: Modalities | ModalitySet) -> PipelineShelf:
         openers = {
             name: self._transforms[name].opener(
                 each,
@@ -296,43 +334,22 @@ class MultimodalTrainingDataset(CellStream[Modalities, MultimodalBatch | Matrice
 
     def _batch(self, values: Any, rows: Rows) -> MultimodalBatch | Matrices:
         matrices = {name: matrix_of(part) for name, part in values.items()}
-        measured = {name: mask[rows] for name, mask in self._measured.items()}
-        if not self._return_dict:
-            return (*matrices.values(), self._with_obs({"measured": measured}, rows))
-        batch = self._with_obs({"X": matrices, "measured": measured}, rows)
-        return cast(MultimodalBatch, batch)
+        batch: dict[str, Any] = {"X": matrices} if self._return_dict else {}
+        batch["measured"] = {name: mask[rows] for name, mask in self._measured.items()}
+        self._with_obs(batch, rows)
+        if self._has_list:
+            batch["measured_genes"] = self.measured_genes
+        return cast(MultimodalBatch, batch) if self._return_dict else (*matrices.values(), batch)
 
     @property
     def _matrix_settings(self) -> dict[str, Any]:
         indices = self.gene_indices
         settings = {"matrices": ", ".join(f"{name}/{self._sources[name]}" for name in self._names)}
         for name in self._names:
-            own = {"hvg_indices": digest(indices[name].tobytes())}
-            own.update(self._transforms[name].settings)
+            own = {
+                "genes": self._genes[name].digest,
+                "hvg_indices": digest(indices[name].tobytes()),
+                **self._transforms[name].settings,
+            }
             settings.update({f"{key}[{name!r}]": value for key, value in own.items()})
         return settings
-
-
-def _by_modality(value: T | Mapping[str, T], argument: str, *, default: T) -> Callable[[str], T]:
-    """The value for a modality: one for all, or that of a dict, which may leave out some."""
-    if not isinstance(value, Mapping):
-        return lambda name: value
-    return lambda name: value.get(name, default)
-
-
-def _panels(value: Any) -> Callable[[str], Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(
-            "hvg_indices must be a dict of panels by modality, such as {'rna': [0, 5, 7]}, not "
-            f"{type(value).__name__}: each modality has genes of its own"
-        )
-    return lambda name: None if value is None else value.get(name)
-
-
-def _check_names(value: Any, argument: str, names: tuple[str, ...]) -> None:
-    """KeyError for an entry of a modality that is not read."""
-    for name in value if isinstance(value, Mapping) else ():
-        if name not in names:
-            raise KeyError(
-                f"{argument} has an entry for {name!r}, but the modalities are {', '.join(names)}"
-            )

@@ -14,7 +14,7 @@ from scx_core.experiment import Experiment
 from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train._given import one_path, path_list
-from scx_train.inputs.file_set import joined
+from scx_train.inputs.joined_files import joined
 from scx_train.inputs.obs import ObsValues, file_column
 
 Rows = npt.NDArray[np.int64]

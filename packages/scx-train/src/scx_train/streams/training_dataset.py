@@ -13,7 +13,7 @@ from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
 from scx_train._given import one_path
-from scx_train.inputs.file_set import FileSet, file_of, file_options
+from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.batch import Batch, matrix_of
 from scx_train.streams.cell_stream import CellStream
@@ -21,6 +21,7 @@ from scx_train.streams.one_matrix import OneMatrix
 from scx_train.streams.options import stream_options
 from scx_train.streams.order import Rows
 from scx_train.streams.pipelines import PipelineShelf
+from scx_train.streams.places import genes_of_files
 from scx_train.streams.progress import digest
 from scx_train.streams.transform import Transform
 
@@ -292,7 +293,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             modality=None if opened.modality is None else opened.modality.name,
             source=opened.label,
         )
-        self._keep_places(opened)
+        self._genes = genes_of_files(opened, self._panel)
         self._var_names: npt.NDArray[np.object_] | None = None
         demand = self._transform.demand(opened, n_output_genes=self.n_output_genes)
         super().__init__(
@@ -312,27 +313,14 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         return self._var_names.copy()
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The files."""
-        return self._paths
-
-    @property
-    def row_offsets(self) -> npt.NDArray[np.int64]:
-        """int64; the first row of each file and, as the last entry, the number of rows.
-
-        `cell_indices - row_offsets[file_ids]` are the rows in the files themselves.
-        """
-        return self._row_offsets.copy()
-
-    @property
     def gene_matches(self) -> tuple[GeneMatch, ...]:
         """How well the genes of each of several files fit; empty for a single path."""
-        return self._matches
+        return self._genes.matches
 
     @property
     def measured(self) -> npt.NDArray[np.bool_]:
         """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
-        return self._measured
+        return self._genes.measured
 
     @property
     def _contents(self) -> str:
@@ -353,26 +341,10 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             )
         )
 
-    def _keep_places(self, opened: Source | FileSet) -> None:
-        """Keep what a batch says of files, if there are several; not the files themselves."""
-        self._paths = tuple(part.path for part in opened.parts)
-        self._row_offsets = np.array([0, opened.n_obs], dtype=np.int64)
-        self._matches: tuple[GeneMatch, ...] = ()
-        self._genes: str | None = None
-        self._measured = np.ones((1, opened.n_vars), dtype=bool)
-        if isinstance(opened, FileSet):
-            self._row_offsets = opened.row_offsets
-            self._matches, self._measured = opened.genes.matches, opened.genes.measured
-            self._genes = opened.genes_digest
-        if self._panel is not None:
-            self._measured = self._measured[:, self._panel]
-        self._measured.setflags(write=False)
-
     def _batch(self, values: Any, rows: Rows) -> Batch:
         batch = self._with_obs({"X": matrix_of(values)}, rows)
         if self._files is not None:
-            batch["file_ids"] = file_of(self._row_offsets, rows)
-            batch["measured"] = self._measured
+            batch["measured"] = self._genes.measured
         return cast(Batch, batch)
 
     @property
@@ -380,7 +352,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         where = "" if self._modality is None else f"{self._modality}/"
         return {
             "matrix": where + self._source_label,
-            "genes": self._genes,
+            "genes": self._genes.digest,
             "hvg_indices": digest(self.gene_indices.tobytes()),
             **self._transform.settings,
         }

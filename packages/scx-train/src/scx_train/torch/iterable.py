@@ -85,8 +85,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             if name in options:
                 raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
         self._path: Any
-        single = isinstance(path, str | os.PathLike) or self._DATASET is not TrainingDataset
-        self._path = one_path(path) if single else path_list(path)
+        self._path = (one_path if isinstance(path, str | os.PathLike) else path_list)(path)
         self._options = kept(options)
         options = self._options  # an iterator is used up by now
         self._lengths: dict[tuple[int, int], int] = {}

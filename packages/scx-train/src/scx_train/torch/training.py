@@ -65,7 +65,7 @@ class TrainingIterable(DatasetIterable):
 
     @property
     def n_vars(self) -> int:
-        """How many genes the file has."""
+        """How many genes there are."""
         return int(self._n_vars)
 
     @property
@@ -84,7 +84,7 @@ class MultimodalTrainingIterable(DatasetIterable):
     Parameters
     ----------
     path
-        The file.
+        The file, or a list of files.
     modalities
         Names of modalities; None (default) for all.
     batch_size
@@ -109,7 +109,7 @@ class MultimodalTrainingIterable(DatasetIterable):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         modalities: Iterable[str] | None = None,
         batch_size: int = 1024,
         **options: Any,

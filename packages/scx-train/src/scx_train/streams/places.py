@@ -1,0 +1,80 @@
+"""Where the cells of a data set stand: in which of its files, and which genes those have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._genes import GeneMatch
+from scx_train.inputs.cells import Cells
+from scx_train.inputs.file_set import FileSet
+from scx_train.inputs.joined_files import JoinedFiles, file_of
+from scx_train.inputs.source import Source
+from scx_train.streams.order import Rows
+
+
+class FilePlaces:
+    """A data set of one file or several. A subclass calls `_keep_places` in its constructor."""
+
+    def _keep_places(self, cells: Cells) -> None:
+        """Keep where files begin, if there are several; not the files themselves."""
+        self._has_list = isinstance(cells, JoinedFiles)
+        if isinstance(cells, JoinedFiles):
+            self._paths = tuple(part.path for part in cells.parts)
+            self._row_offsets = cells.row_offsets
+        else:
+            self._paths = (cells.path,)
+            self._row_offsets = np.array([0, cells.n_obs], dtype=np.int64)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return self._paths
+
+    @property
+    def row_offsets(self) -> npt.NDArray[np.int64]:
+        """int64; the first row of each file and, as the last entry, the number of rows.
+
+        `cell_indices - row_offsets[file_ids]` are the rows in the files themselves.
+        """
+        return self._row_offsets.copy()
+
+    def _add_file_ids(self, batch: dict[str, Any], rows: Rows) -> None:
+        """Say of which file each cell is, where there may be several."""
+        if self._has_list:
+            batch["file_ids"] = file_of(self._row_offsets, rows)
+
+
+@dataclass(frozen=True)
+class FileGenes:
+    """What the columns of batches are in each file.
+
+    Attributes
+    ----------
+    matches
+        How well the genes of each of several files fit; empty for a single path.
+    measured
+        bool, shape (files, columns), read-only: which columns each file has at all.
+    digest
+        Equal for the same common genes of the same files; None for a single path.
+    """
+
+    matches: tuple[GeneMatch, ...]
+    measured: npt.NDArray[np.bool_]
+    digest: str | None
+
+
+def genes_of_files(opened: Source | FileSet, panel: npt.NDArray[np.uint32] | None) -> FileGenes:
+    """What is kept of the genes of files, of which batches have those of the panel."""
+    matches: tuple[GeneMatch, ...] = ()
+    measured, digest = np.ones((1, opened.n_vars), dtype=bool), None
+    if isinstance(opened, FileSet):
+        matches, measured = opened.genes.matches, opened.genes.measured
+        digest = opened.genes_digest
+    if panel is not None:
+        measured = measured[:, panel]
+    measured.setflags(write=False)
+    return FileGenes(matches, measured, digest)
