@@ -2,10 +2,11 @@
 
 test {
     _ = @import("appender.zig");
-    _ = @import("catalog.zig");
+    _ = @import("catalog_parse.zig");
+    _ = @import("catalog_write.zig");
     _ = @import("deletion_vectors.zig");
     _ = @import("facts.zig");
-    _ = @import("file.zig");
+    _ = @import("file_test.zig");
     _ = @import("hashing.zig");
     _ = @import("layout.zig");
     _ = @import("modality_table.zig");
@@ -16,5 +17,6 @@ test {
     _ = @import("section_types.zig");
     _ = @import("shard_peek.zig");
     _ = @import("temporary.zig");
-    _ = @import("writer.zig");
+    _ = @import("writer_rules.zig");
+    _ = @import("writer_test.zig");
 }

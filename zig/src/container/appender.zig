@@ -18,12 +18,13 @@ const Allocator = std.mem.Allocator;
 const errors = @import("../errors.zig");
 const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
-const catalog_format = @import("catalog.zig");
+const catalog_write = @import("catalog_write.zig");
 const deletion_vectors = @import("deletion_vectors.zig");
 const facts = @import("facts.zig");
 const hashing = @import("hashing.zig");
 const platform = @import("platform.zig");
 const File = @import("file.zig").File;
+const Section = @import("catalog.zig").Section;
 const Failure = errors.Failure;
 const Report = errors.Report;
 const Root = [layout.root_catalog_bytes_max]u8;
@@ -157,7 +158,7 @@ pub const Appender = struct {
         var header = file.header;
         header.manifest_sequence += 1;
         header.prev_catalog_offset = header.full_catalog_offset;
-        const catalog = try catalog_format.serializeNext(allocator, &file.catalog, sections, .{
+        const catalog = try catalog_write.serializeNext(allocator, &file.catalog, sections, .{
             .n_obs = file.catalog.n_obs,
             .manifest_sequence = header.manifest_sequence,
             .prev_catalog_offset = header.prev_catalog_offset,
@@ -182,8 +183,8 @@ pub const Appender = struct {
     }
 
     /// The file's sections with the deletion vectors exchanged; the caller's to free.
-    fn nextSections(appender: *const Appender, vectors: catalog_format.Section) Allocator.Error![]catalog_format.Section {
-        var next: std.ArrayList(catalog_format.Section) = .empty;
+    fn nextSections(appender: *const Appender, vectors: Section) Allocator.Error![]Section {
+        var next: std.ArrayList(Section) = .empty;
         defer next.deinit(appender.allocator);
         for (appender.file.sections) |section| {
             if (section.section_type != .deletion_vectors) try next.append(appender.allocator, section);

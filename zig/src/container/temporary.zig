@@ -180,9 +180,14 @@ fn removeOrphans(folder: platform.Folder, target_name: []const u8) void {
     }.visit);
 }
 
+// ---- tests ----
+
+const testing = std.testing;
+const testing_files = @import("testing_files.zig");
+
 test "which names are temporary files of a target" {
     const yes = ".a.scx.123.0123456789abcdef.tmp";
-    try std.testing.expect(isTemporaryOf("a.scx", yes));
+    try testing.expect(isTemporaryOf("a.scx", yes));
     for ([_][]const u8{
         "a.scx",
         ".a.scx.tmp",
@@ -192,15 +197,113 @@ test "which names are temporary files of a target" {
         ".a.scx.1.123.0123456789abcdef.tmp",
         ".b.scx.123.0123456789abcdef.tmp",
         ".a.scx.123.0123456789abcdef.tmp~",
-    }) |name| try std.testing.expect(!isTemporaryOf("a.scx", name));
-    try std.testing.expect(!isTemporaryOf("a", yes));
+    }) |name| try testing.expect(!isTemporaryOf("a.scx", name));
+    try testing.expect(!isTemporaryOf("a", yes));
 }
 
 test "a long name is cut between characters" {
     const long: [300]u8 = @splat('n');
-    try std.testing.expectEqual(@as(usize, target_name_bytes_max), nameStart(&long).len);
+    try testing.expectEqual(@as(usize, target_name_bytes_max), nameStart(&long).len);
     var accented: [300]u8 = undefined;
     for (0..150) |index| accented[2 * index ..][0..2].* = "\xc3\xa9".*;
     const odd = accented[1..]; // starts inside a character, so the cut falls on one
-    try std.testing.expectEqual(@as(usize, target_name_bytes_max - 1), nameStart(odd).len);
+    try testing.expectEqual(@as(usize, target_name_bytes_max - 1), nameStart(odd).len);
+}
+
+fn create(folder: *testing_files.Folder, name: []const u8, overwrite: bool, report: *Report) Failure!Output {
+    return Output.create(testing.allocator, folder.path(name), overwrite, report);
+}
+
+fn write(output: *Output, bytes: []const u8, report: *Report) !void {
+    try platform.writeAll(output.file, bytes, 0, &report.os_error);
+}
+
+fn expectContent(folder: *testing_files.Folder, name: []const u8, expected: []const u8) !void {
+    const found = try folder.read(name);
+    defer testing.allocator.free(found);
+    try testing.expectEqualStrings(expected, found);
+}
+
+test "the target is untouched until it is published, and existing ones are kept unless overwriting is allowed" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try folder.put("a", "old");
+    try testing.expectError(error.Exists, create(&folder, "a", false, &report));
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+    {
+        var dropped = try create(&folder, "a", true, &report);
+        defer dropped.close(testing.allocator);
+        try write(&dropped, "new", &report);
+        try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+        try expectContent(&folder, "a", "old");
+    }
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+    try expectContent(&folder, "a", "old");
+    {
+        var late = try create(&folder, "b", false, &report);
+        defer late.close(testing.allocator);
+        try folder.put("b", "faster"); // appears while another is written
+        try testing.expectError(error.Exists, late.publish(&report));
+    }
+    try expectContent(&folder, "b", "faster");
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+}
+
+test "two that are written for one target do not disturb each other, the last one wins" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    var first = try create(&folder, "a", true, &report);
+    defer first.close(testing.allocator);
+    var second = try create(&folder, "a", true, &report);
+    defer second.close(testing.allocator);
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+    try write(&second, "second", &report);
+    try second.publish(&report);
+    try expectContent(&folder, "a", "second");
+    try write(&first, "first", &report);
+    try first.publish(&report);
+    try expectContent(&folder, "a", "first");
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+}
+
+test "what a killed run left is removed by the next one, and nothing else" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    for ([_][]const u8{
+        ".a.scx.99999.0123456789abcdef.tmp", // the only orphan
+        ".b.scx.99999.0123456789abcdef.tmp",
+        ".a.scx.99999.tmp",
+        "notes.tmp",
+    }) |name| try folder.put(name, "left");
+    var live = try create(&folder, "a.scx", false, &report);
+    defer live.close(testing.allocator);
+    try testing.expectEqual(@as(usize, 4), try folder.entryCount());
+    var other = try create(&folder, "a.scx", false, &report);
+    defer other.close(testing.allocator);
+    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
+}
+
+test "targets that cannot be written to" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    try folder.inner.dir.createDirPath(testing_files.io, "folder");
+    try folder.put("file", "");
+    const Case = struct { []const u8, Failure };
+    for ([_]Case{
+        .{ "folder", error.BadArgument },
+        .{ "folder/", error.BadArgument },
+        .{ "missing/a.scx", error.InputOutput },
+        .{ "file/a.scx", error.InputOutput },
+    }) |case| {
+        const name, const failure = case;
+        report = .{};
+        try testing.expectError(failure, create(&folder, name, true, &report));
+        try testing.expect(report.message_length > 0);
+    }
+    try testing.expectError(error.BadArgument, Output.create(testing.allocator, "", true, &report));
+    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
 }

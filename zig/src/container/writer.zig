@@ -22,6 +22,7 @@ const errors = @import("../errors.zig");
 const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
+const catalog_write = @import("catalog_write.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
 const hashing = @import("hashing.zig");
@@ -29,12 +30,13 @@ const platform = @import("platform.zig");
 const section_index = @import("section_index.zig");
 const shard_peek = @import("shard_peek.zig");
 const temporary = @import("temporary.zig");
-const SectionType = @import("section_types.zig").SectionType;
+const writer_rules = @import("writer_rules.zig");
 const Failure = errors.Failure;
 const Report = errors.Report;
 
-pub const ShardStats = catalog_format.ShardStats;
 pub const Modality = modality_table.Modality;
+pub const SectionEntry = writer_rules.SectionEntry;
+pub const ShardStats = catalog_format.ShardStats;
 
 pub const CreateOptions = struct {
     n_obs: u64,
@@ -42,13 +44,6 @@ pub const CreateOptions = struct {
     overwrite: bool = false,
     shard_target_rows: u32 = layout.shard_target_rows_default,
     codec_id: u8 = 0,
-};
-
-pub const SectionEntry = struct {
-    name: []const u8,
-    section_type: SectionType,
-    modality_id: u8 = 0,
-    stats: ?ShardStats = null,
 };
 
 /// One piece of reading back: large enough that the calls do not count, small enough for the cache.
@@ -120,26 +115,10 @@ pub const Writer = struct {
         if (writer.sections.items.len > 0) {
             return report.fail(error.BadArgument, "modalities are declared before the first section", .{});
         }
-        if (writer.modalities.items.len == modality_table.modalities_max) {
-            return report.fail(error.Limit, "a file holds at most {d} modalities", .{modality_table.modalities_max});
-        }
-        const name = modality.name;
-        if (name.len == 0 or name.len > modality_table.name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
-            return report.fail(error.BadArgument, "modality name {f}: 1 to {d} bytes of UTF-8 are needed", .{
-                quoted.name(name), modality_table.name_bytes_max,
-            });
-        }
-        if (modality_table.find(writer.modalities.items, name) != null) {
-            return report.fail(error.BadArgument, "modality {f} is declared twice", .{quoted.name(name)});
-        }
-        if (modality.n_vars > writer.options.n_vars) {
-            return report.fail(error.BadArgument, "modality {f} has {d} variables, more than the file's largest ({d})", .{
-                quoted.name(name), modality.n_vars, writer.options.n_vars,
-            });
-        }
+        try writer_rules.checkModality(&modality, writer.contents(), report);
         try writer.modalities.ensureUnusedCapacity(writer.allocator, 1);
         var own = modality;
-        own.name = try writer.names.allocator().dupe(u8, name);
+        own.name = try writer.names.allocator().dupe(u8, modality.name);
         own.nnz = 0;
         own.n_csr_shards = 0;
         own.n_csc_shards = 0;
@@ -173,7 +152,7 @@ pub const Writer = struct {
     /// beyond is cut off.
     pub fn endSection(writer: *Writer, entry: SectionEntry, length: u64, report: *Report) Failure!void {
         try writer.expect(.section_open, report);
-        try writer.checkEntry(entry, report);
+        try writer_rules.checkSection(&entry, writer.contents(), report);
         const offset = writer.end;
         const section_end = std.math.add(u64, offset, length) catch return tooLong(report);
         const padded_end = layout.alignSection(section_end) catch return tooLong(report);
@@ -215,7 +194,7 @@ pub const Writer = struct {
     }
 
     fn addSectionOfAnyType(writer: *Writer, entry: SectionEntry, bytes: []const u8, report: *Report) Failure!void {
-        try writer.checkEntry(entry, report);
+        try writer_rules.checkSection(&entry, writer.contents(), report);
         const offset = try writer.beginSection(report);
         errdefer writer.abandonSection();
         try writer.writeAt(offset, bytes, report);
@@ -225,10 +204,10 @@ pub const Writer = struct {
     /// Afterwards the target exists and only `close` is allowed. When it fails, the target is as before.
     pub fn finish(writer: *Writer, report: *Report) Failure!void {
         try writer.expect(.idle, report);
-        try writer.checkVariables(report);
+        try writer_rules.checkVariables(writer.contents(), report);
         errdefer writer.state.store(.broken, .release);
         var header = try writer.finishModalities(report);
-        const catalog = try catalog_format.serialize(writer.allocator, writer.sections.items, .{
+        const catalog = try catalog_write.serialize(writer.allocator, writer.sections.items, .{
             .n_obs = writer.options.n_obs,
             .manifest_sequence = 0,
             .prev_catalog_offset = 0,
@@ -246,6 +225,15 @@ pub const Writer = struct {
         writer.state.store(.finished, .release);
     }
 
+    fn contents(writer: *const Writer) writer_rules.Contents {
+        return .{
+            .n_obs = writer.options.n_obs,
+            .n_vars = writer.options.n_vars,
+            .modalities = writer.modalities.items,
+            .index = &writer.index,
+        };
+    }
+
     fn expect(writer: *const Writer, wanted: State, report: *Report) Failure!void {
         const state = writer.state.load(.acquire);
         if (state == wanted) return;
@@ -255,69 +243,6 @@ pub const Writer = struct {
             .section_open => report.fail(error.BadArgument, "a section is being written; end it first", .{}),
             .idle => report.fail(error.BadArgument, "no section is being written; begin one first", .{}),
         };
-    }
-
-    fn checkEntry(writer: *const Writer, entry: SectionEntry, report: *Report) Failure!void {
-        const name = entry.name;
-        if (name.len == 0 or name.len > layout.section_name_bytes_max or !std.unicode.utf8ValidateSlice(name)) {
-            return report.fail(error.BadArgument, "section name {f}: 1 to {d} bytes of UTF-8 are needed", .{
-                quoted.name(name), layout.section_name_bytes_max,
-            });
-        }
-        if (!entry.section_type.isKnown() and !entry.section_type.isVendor()) {
-            return report.fail(error.BadArgument, "section type {d} is not defined", .{
-                @backingInt(entry.section_type),
-            });
-        }
-        if (entry.modality_id > writer.modalities.items.len) {
-            return report.fail(error.BadArgument, "section {f} names modality {d}, but {d} are declared", .{
-                quoted.name(name), entry.modality_id, writer.modalities.items.len,
-            });
-        }
-        if (entry.stats) |*stats| try writer.checkStats(entry, stats, report);
-        const key: section_index.Key = .{ .section_type = entry.section_type, .modality_id = entry.modality_id, .name = name };
-        if (writer.index.contains(key)) {
-            return report.fail(error.BadArgument, "section {f} is written twice", .{quoted.name(name)});
-        }
-    }
-
-    /// What a reader would refuse is not written.
-    fn checkStats(writer: *const Writer, entry: SectionEntry, stats: *const ShardStats, report: *Report) Failure!void {
-        if (!entry.section_type.isShard()) {
-            return report.fail(error.BadArgument, "section {f} is no shard and has no statistics", .{
-                quoted.name(entry.name),
-            });
-        }
-        if (catalog_format.judge(stats, writer.options.n_obs) != .good) {
-            return report.fail(error.BadArgument, "shard {f} cannot have {d} values in the rows {d} to {d} of {d} and the columns {d} to {d}", .{
-                quoted.name(entry.name), stats.nnz,       stats.row_start, stats.row_end,
-                writer.options.n_obs,    stats.col_start, stats.col_end,
-            });
-        }
-        const spans_all = entry.section_type == .csr_shard or entry.section_type == .layer_csr_shard;
-        if (!spans_all) return;
-        const n_vars = if (writer.modalities.items.len == 0)
-            writer.options.n_vars
-        else if (entry.modality_id > 0)
-            writer.modalities.items[entry.modality_id - 1].n_vars
-        else
-            return;
-        if (stats.col_start != 0 or stats.col_end != n_vars) {
-            return report.fail(error.BadArgument, "shard {f} has the columns {d} to {d} where there are {d} variables", .{
-                quoted.name(entry.name), stats.col_start, stats.col_end, n_vars,
-            });
-        }
-    }
-
-    fn checkVariables(writer: *const Writer, report: *Report) Failure!void {
-        if (writer.modalities.items.len == 0) return;
-        var largest: u64 = 0;
-        for (writer.modalities.items) |modality| largest = @max(largest, modality.n_vars);
-        if (largest != writer.options.n_vars) {
-            return report.fail(error.BadArgument, "the file was announced with {d} variables, but its largest modality has {d}", .{
-                writer.options.n_vars, largest,
-            });
-        }
     }
 
     fn tooLong(report: *Report) Failure {
@@ -422,303 +347,3 @@ pub const Writer = struct {
         return hashing.finalShort(&hasher);
     }
 };
-
-// ---- tests ----
-
-const testing = std.testing;
-const testing_files = @import("testing_files.zig");
-const File = @import("file.zig").File;
-
-fn writeInFolder(allocator: Allocator, folder: *testing_files.Folder) !void {
-    var report: Report = .{};
-    try testing_files.writeSmall(allocator, folder.path("a.scx"), .multimodal, &report);
-}
-
-test "writing fails cleanly at every allocation" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    try testing.checkAllAllocationFailures(testing.allocator, writeInFolder, .{&folder});
-    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
-}
-
-test "after a call that ran out of memory the writer goes on" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    var failing = testing.FailingAllocator.init(testing.allocator, .{});
-    const writer: *Writer = try .create(failing.allocator(), folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
-    defer writer.close();
-    failing.fail_index = failing.alloc_index;
-    for (0..2) |_| {
-        try testing.expectError(error.OutOfMemory, writer.addSection(.{ .name = "a", .section_type = .uns }, "lost", &report));
-    }
-    failing.fail_index = std.math.maxInt(usize);
-    try writer.addSection(.{ .name = "a", .section_type = .uns }, "kept", &report);
-    try writer.finish(&report);
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    defer file.close();
-    try testing.expectEqualStrings("kept", file.sectionBytes(0));
-}
-
-test "the same input gives the same bytes" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    try testing_files.writeSmall(testing.allocator, folder.path("a.scx"), .multimodal, &report);
-    try testing_files.writeSmall(testing.allocator, folder.path("b.scx"), .multimodal, &report);
-    const a = try folder.read("a.scx");
-    defer testing.allocator.free(a);
-    const b = try folder.read("b.scx");
-    defer testing.allocator.free(b);
-    try testing.expectEqualSlices(u8, a, b);
-}
-
-test "a section is written out of order, read back, cut and padded" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
-    defer writer.close();
-    const offset = try writer.beginSection(&report);
-    try testing.expectEqual(@as(u64, layout.sections_offset), offset);
-    try writer.writeAt(offset + 8, "behind, and cut off here: scratch that is longer than the section", &report);
-    try writer.writeAt(offset, "front", &report);
-    var back: [3]u8 = undefined;
-    try writer.readAt(offset + 1, &back, &report);
-    try testing.expectEqualStrings("ron", &back);
-    try writer.endSection(.{ .name = "one", .section_type = .uns }, 14, &report);
-    const second = try writer.beginSection(&report);
-    try testing.expectEqual(offset + 16, second);
-    // Longer than what was written: zeros.
-    try writer.endSection(.{ .name = "two", .section_type = .uns }, 5, &report);
-    try writer.finish(&report);
-
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    defer file.close();
-    try testing.expectEqualSlices(u8, "front\x00\x00\x00behind", file.sectionBytes(0));
-    try testing.expectEqualSlices(u8, "\x00\x00\x00\x00\x00", file.sectionBytes(1));
-    try testing.expectEqualSlices(u8, "\x00\x00", file.bytes[offset + 14 ..][0..2]);
-    for (0..2) |index| try file.verifySection(@intCast(index), &report);
-    try file.verifyChecksum(&report);
-}
-
-test "an abandoned section leaves no trace" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    for ([_][]const u8{ "plain.scx", "abandoned.scx" }, 0..) |name, abandons| {
-        const writer: *Writer = try .create(testing.allocator, folder.path(name), .{ .n_obs = 1, .n_vars = 1 }, &report);
-        defer writer.close();
-        if (abandons == 1) {
-            const offset = try writer.beginSection(&report);
-            try writer.writeAt(offset, "what will be forgotten", &report);
-            writer.abandonSection();
-        }
-        try writer.addSection(.{ .name = "uns", .section_type = .uns }, "{}", &report);
-        writer.abandonSection(); // none is open: nothing happens
-        try writer.finish(&report);
-    }
-    const plain = try folder.read("plain.scx");
-    defer testing.allocator.free(plain);
-    const abandoned = try folder.read("abandoned.scx");
-    defer testing.allocator.free(abandoned);
-    try testing.expectEqualSlices(u8, plain, abandoned);
-}
-
-test "calls in the wrong order and entries that cannot be are refused and change nothing" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 2 }, &report);
-    defer writer.close();
-    const modality: Modality = .{ .name = "rna", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 2 };
-    try testing.expectEqual(@as(u8, 1), try writer.addModality(modality, &report));
-    try testing.expectError(error.BadArgument, writer.addModality(modality, &report));
-    var wide = modality;
-    wide.name = "wide";
-    wide.n_vars = 3;
-    try testing.expectError(error.BadArgument, writer.addModality(wide, &report));
-
-    try testing.expectError(error.BadArgument, writer.writeAt(layout.sections_offset, "x", &report));
-    try testing.expectError(error.BadArgument, writer.endSection(.{ .name = "a", .section_type = .uns }, 0, &report));
-    _ = try writer.beginSection(&report);
-    try testing.expectError(error.BadArgument, writer.beginSection(&report));
-    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "a", .section_type = .uns }, "", &report));
-    try testing.expectError(error.BadArgument, writer.finish(&report));
-    writer.abandonSection();
-
-    try writer.addSection(.{ .name = "a", .section_type = .uns }, "", &report);
-    const long: [layout.section_name_bytes_max + 1]u8 = @splat('n');
-    for ([_]SectionEntry{
-        .{ .name = "a", .section_type = .uns }, // again
-        .{ .name = "", .section_type = .uns },
-        .{ .name = "\xff", .section_type = .uns },
-        .{ .name = &long, .section_type = .uns },
-        .{ .name = "b", .section_type = @fromBackingInt(26) },
-        .{ .name = "b", .section_type = .modality_table },
-        .{ .name = "b", .section_type = .uns, .modality_id = 2 },
-    }) |entry| try testing.expectError(error.BadArgument, writer.addSection(entry, "", &report));
-    try testing.expectError(error.BadArgument, writer.addModality(wide, &report)); // after the first section
-    try writer.addSection(.{ .name = long[1..], .section_type = .uns }, "", &report);
-    try writer.finish(&report);
-    try testing.expectError(error.Closed, writer.finish(&report));
-    try testing.expectError(error.Closed, writer.beginSection(&report));
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    defer file.close();
-    try testing.expectEqual(@as(usize, 3), file.sections.len);
-}
-
-test "figures that no reader would believe are refused" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const right: ShardStats = .{ .row_start = 2, .row_end = 5, .col_start = 0, .col_end = 4, .nnz = 12 };
-    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 5, .n_vars = 4 }, &report);
-    defer writer.close();
-    var wrong: [5]ShardStats = @splat(right);
-    wrong[0].row_end = 6;
-    wrong[1].row_start = 6;
-    wrong[2].nnz = 13;
-    wrong[3].col_start = 1;
-    wrong[4].col_end = 5;
-    for (wrong) |stats| {
-        const entry: SectionEntry = .{ .name = "X_shard_0", .section_type = .csr_shard, .stats = stats };
-        try testing.expectError(error.BadArgument, writer.addSection(entry, "x", &report));
-    }
-    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "obs", .section_type = .obs, .stats = right }, "x", &report));
-    try writer.addSection(.{ .name = "X_shard_0", .section_type = .csr_shard, .stats = right }, "x", &report);
-    // A raw matrix has variables of its own.
-    try writer.addSection(.{ .name = "raw/X_shard_0", .section_type = .raw_csr_shard, .stats = wrong[4] }, "x", &report);
-    try writer.finish(&report);
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    file.close();
-}
-
-test "modalities and the file's size must agree" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 5, .n_vars = 4 }, &report);
-    defer writer.close();
-    var modality: Modality = .{ .name = "rna", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 3 };
-    _ = try writer.addModality(modality, &report);
-    try testing.expectError(error.BadArgument, writer.finish(&report));
-    modality.name = "atac";
-    modality.n_vars = 4;
-    _ = try writer.addModality(modality, &report);
-    const stats: ShardStats = .{ .row_start = 0, .row_end = 5, .col_start = 0, .col_end = 4, .nnz = 1 };
-    try testing.expectError(error.BadArgument, writer.addSection(.{ .name = "X", .section_type = .csr_shard, .modality_id = 1, .stats = stats }, "x", &report));
-    try writer.addSection(.{ .name = "X", .section_type = .csr_shard, .modality_id = 2, .stats = stats }, "x", &report);
-    try writer.finish(&report);
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    file.close();
-}
-
-test "the target is untouched until finish, and existing ones are kept unless overwriting is allowed" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    try folder.put("a.scx", "old");
-    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1 };
-    try testing.expectError(error.Exists, Writer.create(testing.allocator, folder.path("a.scx"), options, &report));
-    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
-    {
-        // Dropped: the old file stays.
-        const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1, .overwrite = true }, &report);
-        defer writer.close();
-        try writer.addSection(.{ .name = "uns", .section_type = .uns }, "{}", &report);
-        try testing.expectEqual(@as(usize, 2), try folder.entryCount());
-    }
-    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
-    const old = try folder.read("a.scx");
-    defer testing.allocator.free(old);
-    try testing.expectEqualStrings("old", old);
-    {
-        // Appears while another is written.
-        const writer: *Writer = try .create(testing.allocator, folder.path("b.scx"), options, &report);
-        defer writer.close();
-        try folder.put("b.scx", "faster");
-        try testing.expectError(error.Exists, writer.finish(&report));
-        try testing.expectError(error.Closed, writer.finish(&report));
-    }
-    const faster = try folder.read("b.scx");
-    defer testing.allocator.free(faster);
-    try testing.expectEqualStrings("faster", faster);
-    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
-}
-
-test "two writers of one target do not disturb each other, the last one wins" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1, .overwrite = true };
-    const first: *Writer = try .create(testing.allocator, folder.path("a.scx"), options, &report);
-    defer first.close();
-    const second: *Writer = try .create(testing.allocator, folder.path("a.scx"), options, &report);
-    defer second.close();
-    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
-    try second.addSection(.{ .name = "uns", .section_type = .uns }, "second", &report);
-    try second.finish(&report);
-    try first.addSection(.{ .name = "uns", .section_type = .uns }, "first", &report);
-    try first.finish(&report);
-    const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-    defer file.close();
-    try testing.expectEqualStrings("first", file.sectionBytes(0));
-    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
-}
-
-test "what a killed run left is removed by the next one, and nothing else" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    for ([_][]const u8{
-        ".a.scx.99999.0123456789abcdef.tmp", // the only orphan
-        ".b.scx.99999.0123456789abcdef.tmp",
-        ".a.scx.99999.tmp",
-        "notes.tmp",
-    }) |name| try folder.put(name, "left");
-    const live: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
-    defer live.close();
-    try testing.expectEqual(@as(usize, 4), try folder.entryCount());
-    const other: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1 }, &report);
-    defer other.close();
-    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
-}
-
-test "a framed shard raises the format version" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    for ([_][]const u8{ "SCXS\x01\x00\x40\x02", "SCXS\x02\x00\x40\x02" }, [_]u16{ 3, 4 }) |shard, version| {
-        const writer: *Writer = try .create(testing.allocator, folder.path("a.scx"), .{ .n_obs = 1, .n_vars = 1, .overwrite = true }, &report);
-        defer writer.close();
-        try writer.addSection(.{ .name = "X_shard_0", .section_type = .csr_shard }, shard, &report);
-        try writer.finish(&report);
-        const file: *File = try .open(testing.allocator, folder.path("a.scx"), .{}, &report);
-        defer file.close();
-        try testing.expectEqual(version, file.header.format_version);
-    }
-}
-
-test "targets that cannot be written to" {
-    var folder: testing_files.Folder = .create();
-    defer folder.remove();
-    var report: Report = .{};
-    const options: CreateOptions = .{ .n_obs = 1, .n_vars = 1, .overwrite = true };
-    try folder.inner.dir.createDirPath(testing_files.io, "folder");
-    try folder.put("file", "");
-    const Case = struct { []const u8, Failure };
-    for ([_]Case{
-        .{ "folder", error.BadArgument },
-        .{ "folder/", error.BadArgument },
-        .{ "missing/a.scx", error.InputOutput },
-        .{ "file/a.scx", error.InputOutput },
-    }) |case| {
-        const name, const failure = case;
-        report = .{};
-        try testing.expectError(failure, Writer.create(testing.allocator, folder.path(name), options, &report));
-        try testing.expect(report.message_length > 0);
-    }
-    try testing.expectError(error.BadArgument, Writer.create(testing.allocator, "", options, &report));
-    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
-}
