@@ -11,7 +11,7 @@ const platform = @import("container/platform.zig");
 const shard = @import("codec/shard.zig");
 const ShardWriter = @import("codec/shard_writer.zig").ShardWriter;
 const ValueType = @import("codec/value_type.zig").ValueType;
-const Rows = @import("codec/shard_writer.zig").Rows;
+const Rows = @import("codec/encode_rows.zig").Rows;
 
 const Allocator = std.mem.Allocator;
 const Report = errors.Report;

@@ -31,7 +31,8 @@ test {
     _ = @import("codec/scratch.zig");
     _ = @import("codec/sort_row.zig");
     _ = @import("codec/shard.zig");
-    _ = @import("codec/shard_writer.zig");
+    _ = @import("codec/encode_rows.zig");
+    _ = @import("codec/shard_stats.zig");
     _ = @import("codec/joined_differential.zig");
     _ = @import("codec/parallel.zig");
     _ = @import("codec/places.zig");
@@ -52,6 +53,8 @@ test {
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
+    _ = @import("spatial/found.zig");
+    _ = @import("spatial/median.zig");
     _ = @import("spatial/point_tree.zig");
     _ = @import("kernels/collate.zig");
     _ = @import("abi/columns.zig");

@@ -20,6 +20,7 @@
 //! multiples of 8, so that they can be used in place from the map.
 
 const std = @import("std");
+const errors = @import("../errors.zig");
 const rowpack = @import("rowpack.zig");
 const ValueType = @import("value_type.zig").ValueType;
 
@@ -43,6 +44,11 @@ pub const codec_names = [_]struct { u8, []const u8 }{
     .{ 4, "pcodec" },
     .{ 5, "byte shuffle + byte delta + zstd" },
 };
+
+/// What an offset of 32 bits cannot reach is no shard.
+pub fn tooLarge(name: []const u8, report: *errors.Report) errors.Failure {
+    return report.fail(error.Limit, "shard '{f}' grows beyond 4 GB: use a smaller shard_size", .{errors.escaped(name)});
+}
 
 /// The name of a codec that this version does not decode.
 pub fn foreignCodecName(codec_id: u8) []const u8 {

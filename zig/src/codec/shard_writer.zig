@@ -4,6 +4,7 @@
 
 const std = @import("std");
 const canonical = @import("canonical.zig");
+const encode_rows = @import("encode_rows.zig");
 const errors = @import("../errors.zig");
 const hashing = @import("../container/hashing.zig");
 const parallel = @import("parallel.zig");
@@ -12,16 +13,19 @@ const rowpack = @import("rowpack.zig");
 const shard = @import("shard.zig");
 const container_writer = @import("../container/writer.zig");
 const SectionType = @import("../container/section_types.zig").SectionType;
-const RowEncoder = @import("rowpack_encode.zig").RowEncoder;
 const ValueType = @import("value_type.zig").ValueType;
-const value_type_module = @import("value_type.zig");
 
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const Failure = errors.Failure;
 const Mended = canonical.Mended;
 const Report = errors.Report;
+const Rows = encode_rows.Rows;
+const ShardStats = @import("shard_stats.zig").ShardStats;
 const Writer = container_writer.Writer;
+
+/// What may follow the streams of a shard without one more check: padding and a block index of the usual length.
+const room_behind_streams = 4096;
 
 pub const Options = struct {
     name: []const u8,
@@ -36,26 +40,6 @@ pub const Options = struct {
     keep_zeros: bool,
 };
 
-/// Rows to append, in the caller's memory.
-pub const Rows = union(enum) {
-    csr: struct {
-        /// n_rows + 1 entries; the first of `indices` and `values` belongs to indptr[0].
-        indptr: []const i64,
-        indices: Indices,
-        values: [*]const u8,
-    },
-    dense: struct { n_rows: usize, values: [*]const u8 },
-
-    pub const Indices = union(enum) { i32: [*]const i32, i64: [*]const i64 };
-
-    fn count(self: Rows) usize {
-        return switch (self) {
-            .csr => |csr| csr.indptr.len - 1,
-            .dense => |dense| dense.n_rows,
-        };
-    }
-};
-
 pub const ShardWriter = struct {
     allocator: Allocator,
     writer: *Writer,
@@ -65,7 +49,7 @@ pub const ShardWriter = struct {
     identity_crc: u32,
     entries: std.ArrayList(rowpack.RowEntry),
     payload_bytes: u64,
-    stats: Stats,
+    stats: ShardStats,
     /// Only with codec none.
     plain: PlainStreams,
 
@@ -114,22 +98,27 @@ pub const ShardWriter = struct {
                 rows.count(), errors.escaped(self.name), room,
             });
         }
-        if (rows == .csr) try checkIndptr(rows.csr.indptr, self.options.row_start + self.entries.items.len, report);
+        if (rows == .csr) try encode_rows.checkIndptr(rows.csr.indptr, self.options.row_start + self.entries.items.len, report);
         switch (self.options.value_type) {
             inline else => |value_type| try self.appendAs(value_type.Of(), rows, mended, report),
         }
     }
 
     fn appendAs(self: *ShardWriter, comptime T: type, rows: Rows, mended: *Mended, report: *Report) Failure!void {
-        const Job = EncodeJob(T);
+        const Job = encode_rows.Job(T);
         const parts = parallel.threadCount(self.options.threads, (rows.count() + 255) / 256);
         const jobs = try self.allocator.alloc(Job.Part, parts);
-        for (jobs) |*part| part.* = .init(self);
+        for (jobs) |*part| part.* = .init(self.allocator, &self.options);
         defer {
             for (jobs) |*part| part.deinit();
             self.allocator.free(jobs);
         }
-        const job: Job = .{ .owner = self, .rows = rows, .parts = jobs };
+        const job: Job = .{
+            .options = &self.options,
+            .first_row = self.options.row_start + self.entries.items.len,
+            .rows = rows,
+            .parts = jobs,
+        };
         try parallel.run(parts, &job, Job.encodePart, report);
         for (jobs) |*part| {
             try self.take(part, report);
@@ -169,7 +158,7 @@ pub const ShardWriter = struct {
     }
 
     fn tooLarge(self: *const ShardWriter, report: *Report) Failure {
-        return report.fail(error.Limit, "shard '{f}' grows beyond 4 GB: use a smaller shard_size", .{errors.escaped(self.name)});
+        return shard.tooLarge(self.name, report);
     }
 
     fn payloadAt(self: *const ShardWriter) u64 {
@@ -232,7 +221,7 @@ pub const ShardWriter = struct {
     fn finishRowpack(self: *ShardWriter, header: *shard.Header, report: *Report) Failure!u64 {
         const table = std.mem.sliceAsBytes(self.entries.items);
         const payload_at = self.payloadAt();
-        if (payload_at + self.payload_bytes > std.math.maxInt(u32) / 2 * 2 - 4096) return self.tooLarge(report);
+        if (payload_at + self.payload_bytes > std.math.maxInt(u32) - room_behind_streams) return self.tooLarge(report);
         try self.writer.writeAt(self.section_at + shard.streams_at, table, report);
         const zeros: [rowpack.tail_bytes]u8 = @splat(0);
         try self.writer.writeAt(self.section_at + payload_at + self.payload_bytes, &zeros, report);
@@ -245,13 +234,11 @@ pub const ShardWriter = struct {
 
     /// indptr (u64), indices (u16 or u32), values, each at a multiple of 8. Gives where the streams end.
     fn finishNone(self: *ShardWriter, header: *shard.Header, report: *Report) Failure!u64 {
-        const pointers = try self.allocator.alloc(u64, self.entries.items.len + 1);
+        const pointers = try self.rowPointers();
         defer self.allocator.free(pointers);
-        pointers[0] = 0;
-        for (self.entries.items, 1..) |row, index| pointers[index] = pointers[index - 1] + row.n_values;
         const plain = &self.plain;
         const end = try plain.finish(self.allocator, self.writer, report) - self.section_at;
-        if (end > std.math.maxInt(u32) - 4096) return self.tooLarge(report);
+        if (end > std.math.maxInt(u32) - room_behind_streams) return self.tooLarge(report);
         const indptr = std.mem.sliceAsBytes(pointers);
         try self.writer.writeAt(self.section_at + shard.streams_at, indptr, report);
         header.indptr = .{ .offset = shard.streams_at, .length = @intCast(indptr.len) };
@@ -266,11 +253,17 @@ pub const ShardWriter = struct {
         return end;
     }
 
+    /// Of each row the number of its first value, and of the values in all; the caller's to free.
+    fn rowPointers(self: *const ShardWriter) Allocator.Error![]u64 {
+        const pointers = try self.allocator.alloc(u64, self.entries.items.len + 1);
+        pointers[0] = 0;
+        for (self.entries.items, 1..) |row, index| pointers[index] = pointers[index - 1] + row.n_values;
+        return pointers;
+    }
+
     fn writeBlockIndex(self: *ShardWriter, header: *shard.Header, streams_end: u64, report: *Report) Failure!void {
-        const first_values = try self.allocator.alloc(u64, self.entries.items.len + 1);
+        const first_values = try self.rowPointers();
         defer self.allocator.free(first_values);
-        first_values[0] = 0;
-        for (self.entries.items, 1..) |row, index| first_values[index] = first_values[index - 1] + row.n_values;
         const bytes = try self.allocator.alloc(u8, shard.blockIndexBytes(self.entries.items.len));
         defer self.allocator.free(bytes);
         shard.writeBlockIndex(bytes, first_values);
@@ -297,190 +290,7 @@ pub const ShardWriter = struct {
     }
 };
 
-/// What the catalog says of a shard's values.
-const Stats = struct {
-    nnz: u64 = 0,
-    value_min: ?u32 = null,
-    value_max: u32 = 0,
-    value_sum: u64 = 0,
-
-    fn add(self: *Stats, other: Stats) void {
-        self.nnz += other.nnz;
-        self.value_max = @max(self.value_max, other.value_max);
-        self.value_sum +%= other.value_sum;
-        if (other.value_min) |least| self.value_min = @min(least, self.value_min orelse least);
-    }
-
-    /// Integers only: of floats and of negative numbers the fields can say nothing.
-    fn count(self: *Stats, comptime T: type, values: []const T) void {
-        self.nnz += values.len;
-        if (@typeInfo(T) != .int or values.len == 0) return;
-        var least = values[0];
-        var largest = values[0];
-        for (values) |value| {
-            least = @min(least, value);
-            largest = @max(largest, value);
-            if (value > 0) self.value_sum +%= @intCast(value);
-        }
-        const least_clipped = clip(least);
-        self.value_min = @min(least_clipped, self.value_min orelse least_clipped);
-        self.value_max = @max(self.value_max, clip(largest));
-    }
-
-    fn clip(value: anytype) u32 {
-        if (value < 0) return 0;
-        return std.math.cast(u32, value) orelse std.math.maxInt(u32);
-    }
-};
-
-fn checkIndptr(indptr: []const i64, first_row: u64, report: *Report) Failure!void {
-    for (indptr[1..], indptr[0 .. indptr.len - 1], first_row..) |next, start, row| {
-        // their distance may not fit 64 bits
-        const length = std.math.sub(i64, next, start) catch -1;
-        if (length >= 0 and length <= rowpack.columns_max) continue;
-        report.row = row;
-        return report.fail(error.BadArgument, "row {d} has row pointers {d} and {d}: they must not fall, nor be further " ++
-            "apart than a row can be long", .{ row, start, next });
-    }
-}
-
-fn EncodeJob(comptime T: type) type {
-    return struct {
-        const Self = @This();
-
-        owner: *const ShardWriter,
-        rows: Rows,
-        parts: []Part,
-
-        const Part = struct {
-            allocator: Allocator,
-            canonicalizer: canonical.Canonicalizer(T),
-            encoder: RowEncoder(T),
-            entries: std.ArrayList(rowpack.RowEntry) = .empty,
-            /// Payloads, or the values with codec none.
-            bytes: std.ArrayList(u8) = .empty,
-            indices: std.ArrayList(u8) = .empty,
-            stats: Stats = .{},
-
-            fn init(owner: *const ShardWriter) Part {
-                return .{
-                    .allocator = owner.allocator,
-                    .canonicalizer = .init(owner.allocator, owner.options.keep_zeros),
-                    .encoder = .init(owner.allocator),
-                };
-            }
-
-            fn deinit(self: *Part) void {
-                self.canonicalizer.deinit();
-                self.encoder.deinit();
-                self.entries.deinit(self.allocator);
-                self.bytes.deinit(self.allocator);
-                self.indices.deinit(self.allocator);
-            }
-        };
-
-        fn encodePart(self: *const Self, number: usize, report: *Report) Failure!void {
-            const part = &self.parts[number];
-            const range = parallel.rangeOf(self.rows.count(), self.parts.len, number);
-            for (range.start..range.stop) |row| {
-                const canonical_row = try self.canonicalRow(part, row, report);
-                part.stats.count(T, canonical_row.values);
-                switch (self.owner.options.codec) {
-                    .rowpack => try self.encodeRow(part, canonical_row, report),
-                    .none => try self.copyRow(part, canonical_row),
-                }
-            }
-        }
-
-        const Row = canonical.Canonicalizer(T).Row;
-
-        fn canonicalRow(self: *const Self, part: *Part, row: usize, report: *Report) Failure!Row {
-            const n_cols = self.owner.options.n_cols;
-            switch (self.rows) {
-                .dense => |dense| {
-                    const values: [*]const T = @ptrCast(@alignCast(dense.values));
-                    return part.canonicalizer.denseRow(values[row * n_cols ..][0..n_cols]);
-                },
-                .csr => |csr| {
-                    const start: usize = @intCast(csr.indptr[row] - csr.indptr[0]);
-                    const length: usize = @intCast(csr.indptr[row + 1] - csr.indptr[row]);
-                    const values = @as([*]const T, @ptrCast(@alignCast(csr.values)))[start..][0..length];
-                    const result = switch (csr.indices) {
-                        .i32 => |indices| part.canonicalizer.sparseRow(i32, indices[start..][0..length], values, n_cols),
-                        .i64 => |indices| part.canonicalizer.sparseRow(i64, indices[start..][0..length], values, n_cols),
-                    };
-                    return result catch |failure| switch (failure) {
-                        error.OutOfMemory => error.OutOfMemory,
-                        error.Column => self.columnOutside(csr.indices, start, length, row, report),
-                    };
-                },
-            }
-        }
-
-        fn columnOutside(self: *const Self, indices: Rows.Indices, start: usize, length: usize, row: usize, report: *Report) Failure {
-            const n_cols = self.owner.options.n_cols;
-            const file_row = self.owner.options.row_start + self.owner.entries.items.len + row;
-            report.row = file_row;
-            for (start..start + length) |at| {
-                const column: i64 = switch (indices) {
-                    .i32 => |narrow| narrow[at],
-                    .i64 => |wide| wide[at],
-                };
-                if (column >= 0 and column < n_cols) continue;
-                return report.fail(error.OutOfRange, "row {d} has a value in column {d}, but the matrix has {d} columns", .{
-                    file_row, column, n_cols,
-                });
-            }
-            unreachable;
-        }
-
-        fn encodeRow(self: *const Self, part: *Part, row: Row, report: *Report) Failure!void {
-            const at = part.bytes.items.len;
-            var entry = try part.encoder.encode(row.columns, row.values, self.owner.options.n_cols, &part.bytes);
-            if (part.bytes.items.len > std.math.maxInt(u32)) return self.owner.tooLarge(report);
-            entry.payload_offset = @intCast(at);
-            try part.entries.append(part.allocator, entry);
-        }
-
-        fn copyRow(self: *const Self, part: *Part, row: Row) Allocator.Error!void {
-            if (shard.indexBytes(self.owner.options.n_cols) == 4) {
-                try part.indices.appendSlice(part.allocator, std.mem.sliceAsBytes(row.columns));
-            } else {
-                const target = try part.indices.addManyAsSlice(part.allocator, row.columns.len * 2);
-                for (row.columns, 0..) |column, index| {
-                    std.mem.writeInt(u16, target[index * 2 ..][0..2], @intCast(column), .little);
-                }
-            }
-            try part.bytes.appendSlice(part.allocator, std.mem.sliceAsBytes(row.values));
-            try part.entries.append(part.allocator, .{
-                .payload_offset = 0,
-                .n_values = @intCast(row.columns.len),
-                .payload_bytes = 0,
-                .crc = 0,
-                .total = 0,
-            });
-        }
-    };
-}
-
 comptime {
     // rows are written as they lie in memory
     assert(@import("builtin").cpu.arch.endian() == .little);
-    _ = value_type_module;
-}
-
-test "row pointers that cannot be" {
-    var report: Report = .{};
-    try checkIndptr(&.{ 5, 5, 7, 7 + rowpack.columns_max }, 0, &report);
-    const wrong = [_][3]i64{
-        .{ 0, 4, 3 },
-        .{ 0, 0, rowpack.columns_max + 1 },
-        .{ 0, std.math.minInt(i64), std.math.maxInt(i64) },
-        .{ -1, std.math.maxInt(i64), 0 },
-    };
-    for (wrong) |indptr| {
-        report = .{};
-        try std.testing.expectError(error.BadArgument, checkIndptr(&indptr, 10, &report));
-        try std.testing.expect(report.row == 10 or report.row == 11);
-    }
 }

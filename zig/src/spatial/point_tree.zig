@@ -19,23 +19,19 @@ const std = @import("std");
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 const errors = @import("../errors.zig");
+const found_module = @import("found.zig");
+const median = @import("median.zig");
 const parallel = @import("../codec/parallel.zig");
+const Collector = found_module.Collector;
+const Counter = found_module.Counter;
 const Failure = errors.Failure;
+const Nearest = found_module.Nearest;
 const Report = errors.Report;
+
+pub const Neighbor = found_module.Neighbor;
 
 pub const leaf_points_max = 16;
 pub const points_max = std.math.maxInt(u32) - 1;
-/// Up to so many neighbours are kept in order by insertion, more in a heap.
-const insertion_neighbors_max = 48;
-
-pub const Neighbor = struct {
-    distance: f64,
-    number: u32,
-
-    fn isBefore(_: void, one: Neighbor, other: Neighbor) bool {
-        return one.distance < other.distance or (one.distance == other.distance and one.number < other.number);
-    }
-};
 
 /// Places in the order of the tree.
 pub const Places = struct { start: usize, stop: usize };
@@ -123,7 +119,7 @@ pub fn PointTree(comptime n_axes: comptime_int) type {
             const range = tree.rangeOf(node);
             const middle = tree.rangeOf(2 * node).stop;
             const points = tree.points[range.start..range.stop];
-            selectMedian(points, middle - range.start, widestAxis(boxOf(points)));
+            median.select(Point, points, middle - range.start, widestAxis(boxOf(points)));
         }
 
         fn rangeOf(tree: *const Tree, node: usize) Places {
@@ -177,43 +173,6 @@ pub fn PointTree(comptime n_axes: comptime_int) type {
             return widest;
         }
 
-        /// Puts `points` in an order in which none of the first `middle` lies behind any of the others.
-        fn selectMedian(points: []Point, middle: usize, axis: usize) void {
-            switch (axis) {
-                inline 0...n_axes - 1 => |known| selectMedianOn(known, points, middle),
-                else => unreachable,
-            }
-        }
-
-        fn selectMedianOn(comptime axis: usize, points: []Point, middle: usize) void {
-            if (middle == 0 or middle >= points.len) return;
-            var low: usize = 0;
-            var high: usize = points.len - 1;
-            while (low < high) {
-                const pivot = medianOf(.{ points[low].at[axis], points[low + (high - low) / 2].at[axis], points[high].at[axis] });
-                var left = low;
-                var right = high;
-                // Equal ones are exchanged as well: that keeps the halves even where many points are equal.
-                while (true) {
-                    while (points[left].at[axis] < pivot) left += 1;
-                    while (points[right].at[axis] > pivot) right -= 1;
-                    if (left >= right) break;
-                    std.mem.swap(Point, &points[left], &points[right]);
-                    left += 1;
-                    right -= 1;
-                }
-                // Up to `right` all are at most the pivot, behind it at least; both sides have points.
-                if (middle <= right) high = right else low = right + 1;
-                if (middle == low) return;
-            }
-        }
-
-        fn medianOf(values: [3]f32) f32 {
-            const low = @min(values[0], values[1]);
-            const high = @max(values[0], values[1]);
-            return @max(low, @min(high, values[2]));
-        }
-
         // ---- searching ----
 
         fn distanceTo(box: *const Box, at: [n_axes]f64) f64 {
@@ -240,9 +199,7 @@ pub fn PointTree(comptime n_axes: comptime_int) type {
             return at;
         }
 
-        /// Calls `found.visit(neighbor)` for points of other numbers than `own`, for all that it wants, which may become
-        /// fewer meanwhile. `found.wants(distance, number)` is false for all that are farther, or as far with a higher
-        /// number, when it is false for one.
+        /// Has `found` (of found.zig) visit the points of other numbers than `own`, all that it wants.
         fn search(tree: *const Tree, leaf: usize, own: u32, at: [n_axes]f64, found: anytype) void {
             tree.scan(leaf, own, at, found);
             var node = leaf;
@@ -285,7 +242,7 @@ pub fn PointTree(comptime n_axes: comptime_int) type {
             for (places.start..places.stop) |place| {
                 while (place >= tree.rangeOf(leaf).stop) leaf += 1;
                 const point = &tree.points[place];
-                var best: Best = .{ .kept = scratch };
+                var best: Nearest = .{ .kept = scratch };
                 tree.search(leaf, point.number, placeOf(point), &best);
                 assert(best.n_kept == k);
                 best.sort();
@@ -340,90 +297,6 @@ pub fn PointTree(comptime n_axes: comptime_int) type {
         }
     };
 }
-
-/// The k best so far: few in order, many in a heap whose first is the last of them.
-const Best = struct {
-    kept: []Neighbor,
-    n_kept: usize = 0,
-    /// What a further one has to be before; not reached by any point as long as there is room.
-    worst: Neighbor = .{ .distance = std.math.inf(f64), .number = 0 },
-
-    inline fn wants(best: *const Best, distance: f64, number: u32) bool {
-        if (distance != best.worst.distance) return distance < best.worst.distance;
-        return number < best.worst.number;
-    }
-
-    fn visit(best: *Best, neighbor: Neighbor) void {
-        if (best.kept.len <= insertion_neighbors_max) best.insert(neighbor) else best.push(neighbor);
-    }
-
-    fn insert(best: *Best, neighbor: Neighbor) void {
-        const k = best.kept.len;
-        if (best.n_kept < k) best.n_kept += 1;
-        var place = best.n_kept - 1;
-        while (place > 0 and Neighbor.isBefore({}, neighbor, best.kept[place - 1])) : (place -= 1) {
-            best.kept[place] = best.kept[place - 1];
-        }
-        best.kept[place] = neighbor;
-        if (best.n_kept == k) best.worst = best.kept[k - 1];
-    }
-
-    fn push(best: *Best, neighbor: Neighbor) void {
-        const kept = best.kept;
-        if (best.n_kept < kept.len) {
-            var place = best.n_kept;
-            best.n_kept += 1;
-            while (place > 0 and Neighbor.isBefore({}, kept[(place - 1) / 2], neighbor)) {
-                kept[place] = kept[(place - 1) / 2];
-                place = (place - 1) / 2;
-            }
-            kept[place] = neighbor;
-        } else {
-            var place: usize = 0; // takes the place of the last of them
-            while (2 * place + 1 < kept.len) {
-                var child = 2 * place + 1;
-                if (child + 1 < kept.len and Neighbor.isBefore({}, kept[child], kept[child + 1])) child += 1;
-                if (!Neighbor.isBefore({}, neighbor, kept[child])) break;
-                kept[place] = kept[child];
-                place = child;
-            }
-            kept[place] = neighbor;
-        }
-        if (best.n_kept == kept.len) best.worst = kept[0];
-    }
-
-    fn sort(best: *Best) void {
-        if (best.kept.len > insertion_neighbors_max) std.mem.sortUnstable(Neighbor, best.kept, {}, Neighbor.isBefore);
-    }
-};
-
-const Counter = struct {
-    limit: f64,
-    n_found: i64 = 0,
-
-    inline fn wants(counter: *const Counter, distance: f64, _: u32) bool {
-        return distance <= counter.limit;
-    }
-
-    inline fn visit(counter: *Counter, _: Neighbor) void {
-        counter.n_found += 1;
-    }
-};
-
-const Collector = struct {
-    limit: f64,
-    kept: []Neighbor,
-    n_found: usize = 0,
-
-    inline fn wants(collector: *const Collector, distance: f64, _: u32) bool {
-        return distance <= collector.limit;
-    }
-
-    inline fn visit(collector: *Collector, neighbor: Neighbor) void {
-        if (collector.n_found < collector.kept.len) collector.kept[collector.n_found] = neighbor;
-        collector.n_found += 1;
-    }
-};
 
 // ---- tests ----
 
