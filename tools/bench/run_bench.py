@@ -23,7 +23,7 @@ from bench.setup import Setup  # noqa: E402
 
 BENCHMARKS = (
     "codec", "convert", "train", "pairs", "cellsets", "neighbours", "tokens", "tokenjobs",
-    "tasks", "growth", "prepare",
+    "tasks", "sampling", "growth", "prepare",
 )  # fmt: skip
 PEER_NAMES = tuple(peer.name for peer in PEERS if peer.name != "nothing")
 

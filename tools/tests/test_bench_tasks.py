@@ -10,7 +10,7 @@ import pytest
 
 import realistic_counts
 import scx_core
-from bench import bench_growth, bench_tasks, cold
+from bench import bench_growth, bench_sampling, bench_tasks, cold
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,14 @@ def test_an_epoch_counts_every_cell_and_stops_where_it_is_told(counts: Path) -> 
     panel = np.arange(0, 300, 7)
     assert bench_tasks.epoch(counts, hvg_indices=panel).work == 1500
     assert bench_tasks.epoch(counts, layout="csr", cells_max=1).work == 1024
+
+
+def test_every_kind_of_epoch_counts_the_cells_that_it_gives(counts: Path) -> None:
+    works = {
+        kind: bench_tasks.epoch(counts, layout="csr", **choice).work
+        for kind, choice in bench_sampling.kinds_of(1500).items()
+    }
+    assert works == {"a random half": 750, "weights": 1500, "balance_by": 1500, "batch_by": 1500}
 
 
 def test_filling_stands_for_whole_batches() -> None:

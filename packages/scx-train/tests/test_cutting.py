@@ -117,6 +117,7 @@ def test_n_obs_counts_the_chosen_rows(make_file: MakeFile) -> None:
         ([1, 20], "holds 20, .* 0 to 19"),
         ([1, -1], "holds -1"),
         ([4, 1, 4], "4 more than once"),
+        (np.array([9, 4, 1, 9, 4], np.uint64), "4 more than once"),
     ],
 )
 def test_rows_that_are_refused(make_file: MakeFile, rows: Any, message: str) -> None:

@@ -60,7 +60,7 @@ class Cells(Protocol):
 def in_both(
     one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.int64] | None:
-    """Rows that are in both; None stands for all."""
+    """Rows that are in both, which are distinct; None stands for all."""
     if one is None or other is None:
         return one if other is None else other
-    return np.intersect1d(one, other)
+    return np.intersect1d(one, other, assume_unique=True)
