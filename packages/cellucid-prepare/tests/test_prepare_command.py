@@ -23,7 +23,7 @@ from cellucid_prepare._cli import main
 from cellucid_prepare._commands.words import with_options
 from cellucid_prepare._options import prepare_parser
 
-COMMAND = [sys.executable, "-m", "cellucid_prepare._cli"]
+COMMAND = [sys.executable, "-m", "cellucid_prepare"]
 NAMED = ["--id", "a", "--name", "A"]
 
 

@@ -7,7 +7,6 @@ with few small requests. `check` says of any file whether it is laid out so.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from scx_core._version import require_version
 
@@ -15,7 +14,10 @@ from ._version import __version__
 
 require_version("cellucid-prepare", __version__)
 
+TYPE_CHECKING = False  # that of typing would have to be loaded
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._check import check
     from ._faults import Fault, PrepareError, PrepareTypeError
     from ._prepare import prepare

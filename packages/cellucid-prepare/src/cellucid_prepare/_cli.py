@@ -62,7 +62,3 @@ class _Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"cellucid-prepare: note: {record.getMessage()}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

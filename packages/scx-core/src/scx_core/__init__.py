@@ -7,11 +7,13 @@ functions write .scx files, the `to_` functions write other formats from them.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from ._version import __version__, require_version
 
+TYPE_CHECKING = False  # that of typing would have to be loaded
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._compact import compact
     from ._convert import from_anndata, from_mudata, read, write
     from ._convert_files import from_10x, from_h5ad, from_h5mu, from_mtx

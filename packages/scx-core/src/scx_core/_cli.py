@@ -7,7 +7,6 @@ Exit codes: 0 for success, 1 when something failed or a file is damaged, 2 for a
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,7 +143,3 @@ def _validate(options: argparse.Namespace) -> int:
     from ._commands.validate import validate
 
     return validate(options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

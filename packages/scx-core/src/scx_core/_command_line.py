@@ -12,8 +12,10 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -21,9 +23,9 @@ from ._byte_sizes import parse_bytes
 from ._commands import UsageError
 from ._commands.words import ARGUMENTS, in_words, with_options
 from ._interrupts import repeated_interrupts
+from ._program import INTERRUPTED, Leave
 
 FAILED = 1
-INTERRUPTED = 130
 TERMINATED = 143
 
 
@@ -43,17 +45,13 @@ def run_program(
     program = parser.prog
     _escape_what_cannot_be_encoded()
     options = parser.parse_args(arguments)
+    interrupts: list[int] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warning_shower(program, names)
-            previous = _end_cleanly_on_termination()
-            try:
-                with repeated_interrupts():
-                    code: int = options.run(options)
-            finally:
-                if previous is not None:
-                    signal.signal(signal.SIGTERM, previous)
+            with _raising_signals(interrupts), repeated_interrupts():
+                code: int = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -68,6 +66,10 @@ def run_program(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
+        if interrupts:
+            # while a library was loaded for instance, which made an error of its own of it
+            _say(program, "interrupted")
+            return INTERRUPTED
         said = in_words(error, names) if words is None else words(error)
         _say(program, f"error: {said}")
         return FAILED
@@ -135,13 +137,32 @@ def _warning_shower(program: str, names: Sequence[str]) -> Callable[..., None]:
     return show
 
 
-def _end_cleanly_on_termination() -> Any:
-    """Let SIGTERM unwind like an exception, so that unfinished files are removed."""
+@contextmanager
+def _raising_signals(interrupts: list[int]) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C unwind like exceptions, so that unfinished files are removed.
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
+    Each Ctrl-C is noted in `interrupts`. A handler of Ctrl-C that somebody else has set stays.
+    """
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    def end(_number: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
 
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals belong to the main thread
+        return
+    before = signal.getsignal(signal.SIGINT)
+    is_ours = before is signal.default_int_handler or isinstance(before, Leave)
+    terminating = signal.signal(signal.SIGTERM, end)
     try:
-        return signal.signal(signal.SIGTERM, end)
-    except ValueError:  # signals belong to the main thread
-        return None
+        if is_ours:
+            signal.signal(signal.SIGINT, interrupt)
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
+        if terminating is not None:  # one that was set outside Python cannot be set again
+            signal.signal(signal.SIGTERM, terminating)

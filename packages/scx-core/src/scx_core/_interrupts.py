@@ -71,6 +71,7 @@ def repeated_interrupts() -> Iterator[None]:
     finally:
         for _, timer in waiting:
             timer.cancel()
+            timer.join()  # what is sent later would come where nobody waits for it
     if waiting:
         raise waiting[-1][0]
 

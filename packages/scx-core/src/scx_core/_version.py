@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 __version__ = "0.1.0"
 
@@ -31,7 +31,7 @@ def require_version(package: str, version: str) -> None:
         return
     raise ImportError(
         f"{package} {version} needs scx-core {version}, but scx-core {__version__} is loaded from "
-        f"{Path(__file__).parent}. Install a matching pair with: "
+        f"{os.path.dirname(__file__)}. Install a matching pair with: "
         f'python -m pip install "{package}=={version}" "scx-core=={version}"',
         name="scx_core",
         path=__file__,

@@ -27,7 +27,7 @@ from hdf5_samples import counts, read_10x_h5, write_10x, write_10x_legacy
 from scx_core._cli import main
 from scx_core._commands.words import in_words, with_options
 
-SCX = [sys.executable, "-m", "scx_core._cli"]
+SCX = [sys.executable, "-m", "scx_core"]
 
 
 def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,6 @@ rank tokens divide by.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from scx_core._version import require_version
 
@@ -19,21 +18,23 @@ from ._version import __version__
 
 require_version("scx-tokenize", __version__)
 
-from ._bins import bin_values  # noqa: E402
-from ._contract import CONTRACT_VERSION  # noqa: E402
-from ._rank import rank_tokens  # noqa: E402
-from ._sample import sample_genes  # noqa: E402
-from ._top_k import top_k  # noqa: E402
-from ._values import (  # noqa: E402
-    gene_mask_id,
-    library_size,
-    measured_mask,
-    pad_id,
-    transform_values,
-)
-
+TYPE_CHECKING = False  # that of typing would have to be loaded
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ._bins import bin_values
+    from ._contract import CONTRACT_VERSION
     from ._medians import GeneMedians, medians
+    from ._rank import rank_tokens
+    from ._sample import sample_genes
+    from ._top_k import top_k
+    from ._values import (
+        gene_mask_id,
+        library_size,
+        measured_mask,
+        pad_id,
+        transform_values,
+    )
     from .jobs import run
 
 __all__ = [
@@ -53,8 +54,22 @@ __all__ = [
     "transform_values",
 ]
 
-# Modules that are loaded when one of their names is first used: kernels alone need none of them.
-_MODULES = {"GeneMedians": "_medians", "medians": "_medians", "run": "jobs"}
+# Modules are loaded when one of their names is first used, so that importing the package is quick.
+_MODULES = {
+    "CONTRACT_VERSION": "_contract",
+    "GeneMedians": "_medians",
+    "bin_values": "_bins",
+    "gene_mask_id": "_values",
+    "library_size": "_values",
+    "measured_mask": "_values",
+    "medians": "_medians",
+    "pad_id": "_values",
+    "rank_tokens": "_rank",
+    "run": "jobs",
+    "sample_genes": "_sample",
+    "top_k": "_top_k",
+    "transform_values": "_values",
+}
 
 
 def __getattr__(name: str) -> Any:

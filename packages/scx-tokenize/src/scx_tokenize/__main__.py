@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from ._cli import main
+
+def program() -> int:
+    """Run the command as this process; give its exit code."""
+    try:
+        from scx_core._program import run_process
+
+        return run_process("scx-tokenize", "scx_tokenize._cli")
+    except KeyboardInterrupt:  # in the moment before `run_process` sees to it
+        sys.stderr.write("scx-tokenize: interrupted\n")
+        return 130
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -7,7 +7,6 @@ Exit codes are those of `scx`: 0 for success, 1 when something failed, 2 for a w
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +52,3 @@ def _parser() -> argparse.ArgumentParser:
     for add in COMMANDS:
         add(commands)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

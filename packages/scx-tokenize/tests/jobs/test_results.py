@@ -280,7 +280,7 @@ def test_a_killed_run_leaves_whole_shards_and_the_next_one_goes_on(
     tokens = as_json(tokens_of(), tmp_path / "tokens.json")
     medians = as_json(medians_of(), tmp_path / "medians.json")
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "scx_tokenize._cli", "rank", str(path), str(out)]
+    command = [sys.executable, "-m", "scx_tokenize", "rank", str(path), str(out)]
     command += ["--token-dictionary", str(tokens), "--gene-medians", str(medians)]
     command += ["--shard-rows", "8", "--threads", "2", "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
