@@ -76,7 +76,7 @@ def test_defaults() -> None:
         ("min_batch", 0, ">= 1"),
         ("min_batch", 1025, "<= 1024"),
         ("max_memory_mb", 0, ">= 1"),
-        ("layout", "csc", "'dense' or 'csr'"),
+        ("layout", "csc", "'dense', 'csr'"),
         ("tail", "cut", "'drop', 'merge', 'keep'"),
         ("shard", 1, "<= 0"),
         ("num_shards", 0, ">= 1"),
@@ -112,6 +112,35 @@ def test_values_out_of_bounds(make_file: MakeFile, argument: str, value: Any, me
 def test_values_of_the_wrong_kind(make_file: MakeFile, argument: str, value: Any) -> None:
     with pytest.raises(TypeError, match=argument):
         TrainingDataset(make_file(5), **{argument: value})
+
+
+@pytest.mark.parametrize("argument", ["tail", "layout", "dtype"])
+def test_a_word_among_a_few_is_text(make_file: MakeFile, argument: str) -> None:
+    """Comparing these answers with an array, or fails."""
+    path = make_file(5)
+    for value in (np.array(["drop", "csr"]), pd.array([1, None], dtype="Int64"), pd.NA, ["csr"]):
+        with pytest.raises(ValueError, match=f"(?s){argument}=.* must be one of '"):
+            TrainingDataset(path, **{argument: value})
+
+
+def test_arrays_without_a_dimension_are_no_lists(make_file: MakeFile) -> None:
+    path, word = make_file(5), np.array("number")
+    for given in ({"obs_columns": word}, {"obsm": word}, {"genes": word, "path": [path]}):
+        (argument,) = given.keys() - {"path"}
+        with pytest.raises(TypeError, match=rf"{argument}=array\('number'.* must be "):
+            TrainingDataset(**{"path": path, **given})
+
+
+def test_masked_entries_are_not_taken_for_others(make_file: MakeFile) -> None:
+    path = make_file(5)
+    for argument in ("hvg_indices", "rows"):
+        masked = np.ma.array([1, 2], mask=[True, False])
+        with pytest.raises(ValueError, match=f"{argument} has masked entries: pass {argument}"):
+            TrainingDataset(path, **{argument: masked})
+        with TrainingDataset(path, **{argument: masked.compressed()}) as dataset:
+            assert 1 in (dataset.n_obs, dataset.n_output_genes)
+    with pytest.raises(TypeError, match="weights must be "):
+        TrainingDataset(path, weights=np.ma.array(np.ones(5), mask=[1, 0, 0, 0, 0]))
 
 
 def test_numbers_of_numpy_are_numbers(make_file: MakeFile) -> None:

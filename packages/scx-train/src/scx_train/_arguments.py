@@ -60,10 +60,16 @@ def epoch(value: Any, argument: str = "epoch") -> int:
 
 def tail(value: Any) -> Tail:
     """What happens to a short tail."""
-    if value not in TAILS:
-        raise ValueError(f"tail={value!r} must be one of {', '.join(map(repr, TAILS))}")
-    chosen: Tail = value
+    chosen: Tail = one_of(value, "tail", TAILS)  # type: ignore[assignment]
     return chosen
+
+
+def one_of(value: Any, argument: str, choices: Iterable[str]) -> str:
+    """One of a few words; ValueError for anything else, also where comparing it fails."""
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{argument}={value!r} must be one of {', '.join(map(repr, names))}")
+    return str(value)
 
 
 def place_among(value: Any, count: Any, *, argument: str, count_argument: str) -> tuple[int, int]:
@@ -99,21 +105,19 @@ def max_memory_mb(value: Any) -> int | None:
 
 def layout(value: Any, *, pflog: bool) -> Literal["dense", "csr"]:
     """How `X` is held."""
-    if value not in ("dense", "csr"):
-        raise ValueError(f"layout={value!r} must be 'dense' or 'csr'")
-    if value == "csr" and pflog:
+    chosen: Literal["dense", "csr"]
+    chosen = one_of(value, "layout", ("dense", "csr"))  # type: ignore[assignment]
+    if chosen == "csr" and pflog:
         raise ValueError("layout='csr' and pflog=True exclude each other: PFlog has no zeros")
-    chosen: Literal["dense", "csr"] = value
     return chosen
 
 
 def dtype(value: Any, *, layout: str) -> str:
     """What the elements of dense batches are."""
-    if value not in OUTPUT_DTYPES:
-        raise ValueError(f"dtype={value!r} must be one of {', '.join(map(repr, OUTPUT_DTYPES))}")
-    if value != "float32" and layout == "csr":
-        raise ValueError(f"dtype={value!r} is for dense batches: layout='csr' has float32 alone")
-    return str(value)
+    chosen = one_of(value, "dtype", OUTPUT_DTYPES)
+    if chosen != "float32" and layout == "csr":
+        raise ValueError(f"dtype={chosen!r} is for dense batches: layout='csr' has float32 alone")
+    return chosen
 
 
 def number(value: Any, argument: str) -> float:
@@ -135,11 +139,18 @@ def text(value: Any, argument: str) -> str:
     return str(value)
 
 
+def is_list(value: Any) -> bool:
+    """Whether its entries can be taken one by one; text and an array of no dimension have none."""
+    if isinstance(value, str | bytes) or getattr(value, "ndim", 1) == 0:
+        return False
+    return isinstance(value, Iterable)
+
+
 def column_names(
     value: Any, argument: str, *, example: Sequence[str] = ("cell_type",)
 ) -> tuple[str, ...]:
     """Names of columns and the like, each once, in the order given."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+    if not is_list(value):
         raise TypeError(f"{argument}={value!r} must be a list of names, such as {list(example)!r}")
     names = tuple(value)
     for name in names:
@@ -193,6 +204,8 @@ def _numbers(value: Any, argument: str) -> npt.NDArray[Any]:
     """One-dimensional; what its elements are is for the caller to check."""
     if isinstance(value, Set | Mapping | slice):
         raise TypeError(f"{argument} must be a list or an array, not {type(value).__name__}")
+    if np.ma.is_masked(value):
+        raise ValueError(f"{argument} has masked entries: pass {argument}.compressed()")
     try:
         given = np.asarray(list(value) if isinstance(value, Iterator) else value)
     except ValueError:  # lists of different lengths

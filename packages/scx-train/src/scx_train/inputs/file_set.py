@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
-from scx_train._arguments import number, text
+from scx_train._arguments import is_list, number, text
 from scx_train._given import ordered, path_list
 from scx_train.inputs.joined_files import JoinedFiles
 from scx_train.inputs.source import Source, open_source
@@ -185,7 +184,7 @@ def gene_options(*, genes: Any, gene_key: Any, min_known_genes: Any) -> GeneOpti
     """
     share = _share(min_known_genes, "min_known_genes")
     if genes is not None and not isinstance(genes, str):
-        if isinstance(genes, bytes) or not isinstance(genes, Iterable):
+        if not is_list(genes):
             raise TypeError(
                 f"genes={genes!r} must be 'intersection', 'union', a list of names or None"
             )

@@ -183,11 +183,13 @@ def checked_weights(value: Any, *, n_obs: int, rows: Rows) -> npt.NDArray[np.flo
         There is not one for each row, one is negative or not finite, or all of the cells' are 0.
     """
     try:
+        if np.ma.is_masked(value) or np.asarray(value).dtype.kind not in "biufO":
+            raise TypeError
         weights = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"weights must be a number for each of the {n_obs} rows, not {type(value).__name__} of "
-            "something else"
+            f"weights must be a list or an array of a number for each of the {n_obs} rows, but "
+            f"{type(value).__name__} was given, or entries that are no numbers"
         ) from None
     if weights.shape != (n_obs,):
         raise ValueError(f"weights has shape {weights.shape}, but there are {n_obs} rows")
