@@ -53,3 +53,21 @@ def stream_of(seed: int, *parts: int) -> int:
     for part in parts:
         mixed = splitmix64(mixed ^ part)
     return mixed
+
+
+def below(words: Iterator[int], bound: int) -> int:
+    """A draw from 0 to `bound` - 1."""
+    low_max = (bound << (32 - bound.bit_length())) - 1
+    while True:
+        product = next(words) * bound
+        if product & 0xFFFFFFFF <= low_max:
+            return product >> 32
+
+
+def shuffled(values: list[int], words: Iterator[int]) -> list[int]:
+    """The values in the order of a shuffle with these words."""
+    result = list(values)
+    for place in range(len(result) - 1, 0, -1):
+        other = below(words, place + 1)
+        result[place], result[other] = result[other], result[place]
+    return result

@@ -14,23 +14,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from published_draws import splitmix64, stream_of, words_of
-
-
-def below(words: Iterator[int], bound: int) -> int:
-    low_max = (bound << (32 - bound.bit_length())) - 1
-    while True:
-        product = next(words) * bound
-        if product & 0xFFFFFFFF <= low_max:
-            return product >> 32
-
-
-def shuffled(values: list[int], words: Iterator[int]) -> list[int]:
-    result = list(values)
-    for place in range(len(result) - 1, 0, -1):
-        other = below(words, place + 1)
-        result[place], result[other] = result[other], result[place]
-    return result
+from published_draws import shuffled, splitmix64, stream_of, words_of
 
 
 def epoch_words(seed: int, tag: bytes, epoch: int) -> Iterator[int]:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import scx_train
+from published_draws import shuffled, stream_of, words_of
 from scx_train import TrainingDataset
 
 MakeFile = Callable[..., Path]
@@ -57,6 +58,71 @@ def test_sizes(path: Path, fractions: Any, sizes: list[int]) -> None:
     for part in parts:
         assert part.dtype == np.int64
         assert (np.diff(part) > 0).all()
+
+
+def documented_parts(
+    labels: list[int], fractions: list[float], *, seed: int, whole: bool
+) -> list[list[int]]:
+    """Places of the cells of each part: by label, or `whole` groups, as docs/semantics.md says."""
+    words = words_of(stream_of(seed, int.from_bytes(b"SCXSPLIT", "big"), 0))
+    rest = 1 - sum(fractions)
+    shares = fractions if rest < 1e-9 else [*fractions, rest]
+    parts: list[list[int]] = [[] for _ in shares]
+    members = {
+        label: [i for i, own in enumerate(labels) if own == label] for label in sorted(set(labels))
+    }
+
+    def lacking(part: int, n_cells: int) -> float:
+        return n_cells * shares[part] - len(parts[part])
+
+    if whole:
+        groups = shuffled(list(range(len(members))), words)
+        for n_done, group in enumerate(groups):
+            empty = [part for part in range(len(fractions)) if not parts[part]]
+            choice = list(range(len(shares)))
+            if empty and len(groups) - n_done <= len(empty):
+                choice = empty
+            part = max(choice, key=lambda part: lacking(part, len(labels)))
+            parts[part] += list(members.values())[group]
+    n_seen = 0
+    for cells in [] if whole else members.values():
+        mixed = shuffled(cells, words)
+        n_seen += len(cells)
+        sizes = [int(len(cells) * share + 1e-6) for share in shares]
+        behind = [lacking(part, n_seen) - sizes[part] for part in range(len(shares))]
+        most = sorted(range(len(shares)), key=lambda part: (-behind[part], part))
+        for part in most[: len(cells) - sum(sizes)]:
+            sizes[part] += 1
+        for part, size in enumerate(sizes):
+            parts[part] += mixed[:size]
+            mixed = mixed[size:]
+    return [sorted(part) for part in parts[: len(fractions)]]
+
+
+@pytest.mark.parametrize("seed", [0, 42, 2**64 - 1])
+@pytest.mark.parametrize("fractions", [[0.8, 0.1, 0.1], [0.55, 0.2], [0.1] * 6])
+@pytest.mark.parametrize("deleted", [[], [0, 3, 77, 202]])
+def test_parts_are_the_documented_ones(
+    path: Path, seed: int, fractions: list[float], deleted: list[int]
+) -> None:
+    import scx_core
+
+    values: dict[str, Any] = {name: column(path, name) for name in ("type", "donor", "plate")}
+    if deleted:
+        scx_core.mark_deleted(path, deleted)
+    live = [row for row in range(203) if row not in deleted]
+    cases: list[tuple[dict[str, str], Any]] = [
+        ({}, [0] * 203),
+        ({"stratify": "type"}, ["abc".find(str(label)) for label in values["type"]]),  # -1: a gap
+        ({"stratify": "donor"}, [int(label[1:]) for label in values["donor"]]),
+        ({"group": "donor"}, [int(label[1:]) for label in values["donor"]]),
+        ({"stratify": "plate"}, values["plate"].tolist()),
+    ]
+    for options, labels in cases:
+        own = [labels[row] for row in live]
+        expected = documented_parts(own, fractions, seed=seed, whole="group" in options)
+        found = scx_train.split(path, fractions, seed=seed, **options)  # type: ignore[arg-type]
+        assert [part.tolist() for part in found] == [[live[i] for i in part] for part in expected]
 
 
 def test_the_seed_decides(path: Path) -> None:

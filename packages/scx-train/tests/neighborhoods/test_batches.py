@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from published_draws import shuffled, stream_of, words_of
 from scx_train import batch_plans
 from scx_train.neighborhoods.set_plans import plans_of_sets
 
@@ -57,6 +58,17 @@ def test_a_seed_reorders_sets_never_members() -> None:
         orders.append(found)
     assert orders[1] == orders[2] != orders[0]
     assert orders[0] != as_lists(plans)
+
+
+@pytest.mark.parametrize("seed", [0, 42, 2**64 - 1])
+@pytest.mark.parametrize("n_sets", [1, 2, 50])
+def test_the_order_is_the_documented_shuffle(seed: int, n_sets: int) -> None:
+    plans = sets(n_sets)
+    words = words_of(stream_of(seed, int.from_bytes(b"SCXPLSET", "big"), 0))
+    expected = [as_lists(plans)[number] for number in shuffled(list(range(n_sets)), words)]
+    batches = batch_plans(plans, 7, shuffle_seed=seed)
+    assert [len(batch[3]) - 1 for batch in batches[:-1]] == [7] * (len(batches) - 1)
+    assert [each for batch in batches for each in taken_apart(batch)] == expected
 
 
 def test_no_plans() -> None:

@@ -19,6 +19,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from published_draws import shuffled, stream_of, words_of
 from scx_train import TrainingDataset
 from scx_train.lightning import ScxDataModule
 
@@ -133,6 +134,20 @@ def test_training_and_validation_share_no_cell(path: Path, num_workers: int) -> 
     again = ScxDataModule(path, train_size=0.7)
     assert again.val_idx.tolist() == dm.val_idx.tolist()
     assert ScxDataModule(path, train_size=0.7, seed=1).val_idx.tolist() != dm.val_idx.tolist()
+
+
+@pytest.mark.parametrize("seed", [0, 42, 2**64 - 1])
+@pytest.mark.parametrize(("train_size", "n_cells"), [(0.7, N_OBS), (0.55, 100), (0.001, 50)])
+def test_the_draw_of_cells_for_validation_is_the_documented_one(
+    path: Path, seed: int, train_size: float, n_cells: int
+) -> None:
+    words = words_of(stream_of(seed, int.from_bytes(b"SCXTRAIN", "big"), 0))
+    mixed = shuffled(list(range(N_OBS - n_cells, N_OBS)), words)
+    n_train = {0.7: 71, 0.55: 55, 0.001: 1}[train_size]  # of 70.7, 55 and 0.05
+    rows = np.arange(N_OBS - n_cells, N_OBS)[::-1]
+    dm = ScxDataModule(path, rows=rows, train_size=train_size, seed=seed)
+    assert dm.train_idx.tolist() == sorted(mixed[:n_train])
+    assert dm.val_idx.tolist() == sorted(mixed[n_train:])
 
 
 def test_chosen_cells(path: Path) -> None:

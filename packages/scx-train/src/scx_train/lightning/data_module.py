@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import MIN_KNOWN_GENES
+from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path, path_list
 from scx_train._warn import told_before, warn
@@ -49,6 +50,7 @@ from scx_train.lightning.scvi_module import ScviModule
 
 # They say which cells make a batch of training; all cells are validated.
 SEMI_SUPERVISED = "SCANVI"
+TAG_TRAIN = int.from_bytes(b"SCXTRAIN", "big")
 FILE_DEFAULTS = {
     "source": "X", "modality": None, "genes": None, "gene_key": None,
     "min_known_genes": MIN_KNOWN_GENES,
@@ -259,7 +261,8 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
             raise ValueError("train_size and validation_rows exclude each other: pass one of them")
         self.train_idx, self.val_idx = self._cells, self._cells[:0]
         if train_size is not None:
-            self.train_idx, self.val_idx = _drawn(self._cells, train_size, self._options["seed"])
+            seed = arguments.seed(self._options["seed"])
+            self.train_idx, self.val_idx = _drawn(self._cells, train_size, seed)
         if validation_rows is not None:
             source = self._opened()
             given = arguments.row_selection(
@@ -391,6 +394,10 @@ def _drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
     train_size = arguments.number(train_size, "train_size")
     if not 0 < train_size <= 1:
         raise ValueError(f"train_size={train_size} must be above 0 and at most 1")
-    n_train = math.ceil(train_size * len(cells))
-    shuffled = np.random.default_rng(seed).permutation(cells)
+    # Not one more for the rounding of products such as 0.55 * 100.
+    n_train = math.ceil(round(train_size * len(cells), 6))
+    # No generator of numpy: those may change with its version, and cells for training then
+    # be among those for validation.
+    shuffled = cells.copy()
+    shuffle(shuffled, stream=epoch_stream(seed=seed, tag=TAG_TRAIN, epoch=0))
     return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
