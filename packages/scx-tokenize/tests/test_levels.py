@@ -56,10 +56,10 @@ def digests(batch: sp.csr_matrix, threads: int) -> dict[str, str]:
         arrays[f"sample {weight}"] = specified(drawn["ids"], drawn["lengths"])
     for mode in ("pass_through", "log1p_raw", "normalize_log1p"):
         arrays[mode] = [tk.transform_values(batch, mode, threads=threads)]
-    pflog = tk.transform_values(
-        batch, "pflog_raw", pflog_alpha=0.3, n_measured=N_GENES, threads=threads
-    )
-    arrays["pflog_raw"] = [pflog]
+    arrays["pflog_raw"] = [
+        tk.transform_values(batch, "pflog_raw", pflog_alpha=a, n_measured=N_GENES, threads=threads)
+        for a in (0.3, 3e38)
+    ]
     return {
         name.replace(" ", "-"): blake3.blake3(b"".join(a.tobytes() for a in parts)).hexdigest()
         for name, parts in arrays.items()

@@ -205,3 +205,43 @@ def test_masks_are_not_lost_in_silence(name):
         kernel(*batch)
     batch[which] = batch[which].filled(0) if which == 2 else batch[which].data
     kernel(*batch)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda *b: tk.top_k(*b, 2**31 - 1, 5), r"top_k: k=2147483647 for 40 rows takes 859 GB"),
+        (lambda *b: tk.rank_tokens(*b, [1] * 9, 2**31 - 1, "v"), "rank_tokens: l_max=.* 344 GB"),
+        (lambda *b: tk.sample_genes(*b, 2**31 - 1, 1, 2), "sample_genes: n=.* 344 GB"),
+        (lambda *b: tk.top_k(*b, 2**31, 5), "k must be <= 2147483647"),
+        (lambda *b: tk.rank_tokens(*b, [1] * 9, 2**31, "v"), "l_max must be <= 2147483647"),
+        (lambda *b: tk.sample_genes(*b, 2**31, 1, 2), "n must be <= 2147483647"),
+    ],
+)
+def test_results_that_are_larger_than_memory(call, message, monkeypatch):
+    monkeypatch.setattr("scx_core._memory.memory_bytes", lambda: 10**11)
+    monkeypatch.setattr(np, "empty", None)  # before anything is allocated
+    batch = np.arange(41), np.zeros(40, dtype=np.int32), np.ones(40, dtype=np.float32)
+    with pytest.raises(ValueError, match=message):
+        call(*batch)
+
+
+def test_a_panel_that_is_larger_than_memory(monkeypatch):
+    monkeypatch.setattr("scx_core._memory.memory_bytes", lambda: 10**6)
+    message = "a panel of 30000 genes for 40 rows takes 1.2 MB, .* 1.0 MB of memory at most"
+    with pytest.raises(ValueError, match=message):
+        tk.measured_mask(np.arange(41), np.zeros(40, dtype=np.int32), np.arange(30_000))
+
+
+def test_numbers_beyond_float32_are_refused():
+    for wrong in (3.5e38, 1e39, 1e308, 10**50):
+        with pytest.raises(
+            ValueError, match=r"target_sum=.* too large for float32.* 3\.402823e\+38"
+        ):
+            tk.rank_tokens(*GOOD, STATS, 3, "v", target_sum=wrong)
+        with pytest.raises(ValueError, match=r"target_sum=.* too large for float32"):
+            tk.transform_values(GOOD[0], GOOD[2], "normalize_log1p", target_sum=wrong)
+        with pytest.raises(ValueError, match=r"pflog_alpha=.* too large for float32"):
+            tk.transform_values(GOOD[0], GOOD[2], "pflog_raw", pflog_alpha=wrong, n_measured=5)
+        with pytest.raises(ValueError, match="gene 1 is inf"):
+            tk.rank_tokens(*GOOD, [1, float(wrong), 1, 1, 1], 3, "v")

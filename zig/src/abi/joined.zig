@@ -13,7 +13,8 @@ const assert = std.debug.assert;
 const AbiError = errors.AbiError;
 const Failure = errors.Failure;
 const Report = errors.Report;
-const Transform = @import("../kernels/transform.zig").Transform;
+const transform_kernel = @import("../kernels/transform.zig");
+const Transform = transform_kernel.Transform;
 
 /// `scx_row_source`
 pub const RowSource = extern struct {
@@ -189,8 +190,8 @@ fn changesOf(options: *const JoinedOptions, report: *Report) Failure!joined.Chan
         .log1p = options.transform & log1p_flag != 0,
         .target_sum = options.target_sum,
     };
-    if (transform.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
-        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
+    if (transform.normalize and !transform_kernel.isScale(options.target_sum)) {
+        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive, as a float32", .{options.target_sum});
     }
     if (options.downsample_method == 0) return .{ .transform = transform, .draw = null };
     if (options.downsample_target < 1) return report.fail(error.BadArgument, "the target must be at least 1", .{});

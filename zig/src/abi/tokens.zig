@@ -16,6 +16,7 @@ const assert = std.debug.assert;
 const AbiError = errors.AbiError;
 const AbiRows = rows_module.AbiRows;
 const CsrRows = csr_rows.CsrRows;
+const isScale = @import("../kernels/transform.zig").isScale;
 const Failure = errors.Failure;
 const Report = errors.Report;
 
@@ -192,8 +193,8 @@ fn rank(
 }
 
 fn checkTargetSum(comptime who: []const u8, target_sum: f64, report: *Report) Failure!void {
-    if (!(target_sum > 0 and std.math.isFinite(target_sum))) return report.fail(error.BadArgument, who ++
-        "target_sum is {d}, but it has to be finite and strictly positive", .{target_sum});
+    if (!isScale(target_sum)) return report.fail(error.BadArgument, who ++
+        "target_sum is {d}, but it has to be finite and strictly positive, as a float32", .{target_sum});
 }
 
 export fn scx_tokens_bin(rows: ?*const AbiRows, options: ?*const BinOptions, bins_out: ?[*]i32, error_out: ?*AbiError) i32 {
@@ -303,8 +304,8 @@ fn transform(
     var measured: ?[]const i64 = null;
     if (mode == .pflog_raw) {
         const alpha = options.pflog_alpha;
-        if (!(alpha > 0 and std.math.isFinite(alpha))) return report.fail(error.BadArgument, who ++
-            "pflog_alpha is {d}, but it has to be finite and strictly positive", .{alpha});
+        if (!isScale(alpha)) return report.fail(error.BadArgument, who ++
+            "pflog_alpha is {d}, but it has to be finite and strictly positive, as a float32", .{alpha});
         measured = (try handle.required([*]const i64, options.n_measured, "n_measured", report))[0..rows.count()];
         for (measured.?, 0..) |count, row| {
             if (count < 1) return report.fail(error.BadArgument, who ++

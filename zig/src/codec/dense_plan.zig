@@ -6,6 +6,7 @@ const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const panel_kernel = @import("../kernels/panel.zig");
+const transform_kernel = @import("../kernels/transform.zig");
 const Matrix = @import("matrix.zig").Matrix;
 
 const assert = std.debug.assert;
@@ -109,15 +110,15 @@ pub const DensePlan = struct {
 };
 
 fn checkTransform(options: DenseOptions, report: *Report) Failure!void {
-    if (options.normalize and !(options.target_sum > 0 and std.math.isFinite(options.target_sum))) {
-        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive", .{options.target_sum});
+    if (options.normalize and !transform_kernel.isScale(options.target_sum)) {
+        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive, as a float32", .{options.target_sum});
     }
     if (options.pflog_alpha != 0) try checkPflog(options, report);
 }
 
 fn checkPflog(options: DenseOptions, report: *Report) Failure!void {
-    if (!(options.pflog_alpha > 0 and std.math.isFinite(4 * options.pflog_alpha))) {
-        return report.fail(error.BadArgument, "pflog_alpha is {d}; it must be finite and positive", .{options.pflog_alpha});
+    if (!transform_kernel.isScale(options.pflog_alpha)) {
+        return report.fail(error.BadArgument, "pflog_alpha is {d}; it must be finite and positive, as a float32", .{options.pflog_alpha});
     }
     if (options.normalize or options.log1p) {
         return report.fail(error.BadArgument, "pflog_alpha excludes the flags to normalise and to take logarithms", .{});

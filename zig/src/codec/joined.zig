@@ -100,7 +100,11 @@ pub fn decodeRow(
         for (values[0..kept], stored[0..kept]) |count, *value| value.* = count;
         depth = transform_kernel.depthOf(stored[0..kept], true);
     }
-    apply(transform, stored[0..kept], transform.factor(depth), values[0..kept]);
+    const scale = transform.factor(depth);
+    apply(transform, stored[0..kept], scale, values[0..kept]);
+    if (transform.isScaledBeyond(scale, stored[0..kept], values[0..kept])) {
+        return report.fail(error.BadArgument, transform_kernel.scaled_beyond, .{row});
+    }
     return kept;
 }
 

@@ -16,6 +16,7 @@ const File = @import("../container/file.zig").File;
 const SectionType = @import("../container/section_types.zig").SectionType;
 const Table = @import("../levels/table.zig").Table;
 const Target = @import("../levels/table.zig").Target;
+const scaled_beyond = @import("../kernels/transform.zig").scaled_beyond;
 const ValueType = @import("value_type.zig").ValueType;
 const level_table = @import("../levels/dispatch.zig").table;
 
@@ -278,6 +279,9 @@ pub const Matrix = struct {
                 self.level.selectValues(&plan.row_plan, found.row.n_values, &scratch.arrays, &selected);
             },
         }
+        if (selected.is_beyond) return report.fail(error.BadArgument, scaled_beyond, .{
+            found.view.row_start + found.local_row,
+        });
         return selected;
     }
 

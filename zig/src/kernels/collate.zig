@@ -16,6 +16,7 @@ const parallel = @import("../codec/parallel.zig");
 const top_k = @import("top_k.zig");
 const value_modes = @import("value_modes.zig");
 const CsrRows = @import("csr_rows.zig").CsrRows;
+const isScale = @import("transform.zig").isScale;
 
 const Allocator = std.mem.Allocator;
 const assert = std.debug.assert;
@@ -86,11 +87,11 @@ pub const Collation = struct {
 
     fn checkParameters(self: *const Collation, report: *Report) Failure!void {
         const parameters = self.parameters;
-        if (parameters.mode == .normalize_log1p and !isPositive(parameters.target_sum)) return report.fail(error.BadArgument, who ++
-            "target_sum must be finite and strictly positive", .{});
+        if (parameters.mode == .normalize_log1p and !isScale(parameters.target_sum)) return report.fail(error.BadArgument, who ++
+            "target_sum must be finite and strictly positive, as a float32", .{});
         if (parameters.mode != .pflog_raw) return;
-        if (!isPositive(parameters.pflog_alpha)) return report.fail(error.BadArgument, who ++
-            "mode pflog_raw needs a pflog_alpha that is finite and strictly positive", .{});
+        if (!isScale(parameters.pflog_alpha)) return report.fail(error.BadArgument, who ++
+            "mode pflog_raw needs a pflog_alpha that is finite and strictly positive, as a float32", .{});
         const measured = self.n_measured orelse return report.fail(error.BadArgument, who ++ "mode pflog_raw needs n_measured", .{});
         for (measured, 0..) |n, place| {
             if (n < 1) return report.fail(error.BadArgument, who ++ "n_measured[{d}] = {d}, but mode pflog_raw needs at least 1", .{ place, n });
@@ -212,10 +213,6 @@ pub const Collation = struct {
         @memset(pads[n_tokens..], 1);
     }
 };
-
-fn isPositive(value: f64) bool {
-    return value > 0 and std.math.isFinite(value);
-}
 
 fn checkSpan(comptime name: []const u8, offsets: []const i64, length: usize, comptime what: []const u8, report: *Report) Failure!void {
     const last = offsets[offsets.len - 1];

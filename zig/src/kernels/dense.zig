@@ -45,6 +45,8 @@ pub const Selected = extern struct {
     count: u32,
     /// What the other elements of a dense row are.
     background: f32,
+    /// The row cannot be taken: `Transform.isScaledBeyond`.
+    is_beyond: bool = false,
 
     pub const nothing: Selected = .{ .columns = &.{}, .values = &.{}, .count = 0, .background = 0 };
 };
@@ -225,6 +227,7 @@ pub fn selectValues(plan: *const DenseRowPlan, values: []const f64, scratch: *co
         @memcpy(results[at..][0..live], transformed[0..live]);
     }
     selected.* = wanted.selected(0);
+    selected.is_beyond = transform.isScaledBeyond(scale, values, results[0..wanted.count]);
 }
 
 /// A dense row of what was selected, plan.n_output elements of plan.output.

@@ -49,6 +49,13 @@ pub fn log1pOne(x: f32) f32 {
     return log1pLanes(4, @splat(x))[0];
 }
 
+/// ln(1 + value * scale) for a product that may be beyond float32, or beyond float64. Neither is negative.
+pub noinline fn log1pProduct(value: f64, scale: f64) f32 {
+    const product: f32 = @floatCast(value * scale);
+    // beside so much the 1 is nothing
+    return if (product == std.math.inf(f32)) @floatCast(@log(value) + @log(scale)) else log1pOne(product);
+}
+
 fn ulps(a: f32, b: f32) u32 {
     return @abs(@as(i32, @bitCast(a)) - @as(i32, @bitCast(b)));
 }
@@ -63,6 +70,16 @@ test "within one ulp of the f64 logarithm over all magnitudes" {
         worst = @max(worst, ulps(log1pOne(x), want));
     }
     try std.testing.expect(worst <= 1);
+}
+
+test "products beyond float32 and float64" {
+    const infinite = std.math.inf(f64);
+    try std.testing.expectEqual(log1pOne(6), log1pProduct(2, 3));
+    try std.testing.expectEqual(@as(f32, 0), log1pProduct(0, 1e300));
+    // 50 ln 10 and 400 ln 10
+    try std.testing.expect(ulps(115.12925, log1pProduct(1e20, 1e30)) <= 1);
+    try std.testing.expect(ulps(921.034, log1pProduct(1e300, 1e100)) <= 1);
+    try std.testing.expectEqual(std.math.inf(f32), log1pProduct(infinite, 2));
 }
 
 test "the ends and the small counts" {

@@ -5,23 +5,39 @@ const log1p = @import("log1p.zig");
 
 const lanes = 8;
 
-pub fn logScaled(values: []const f32, factor: f32, out: [*]f32) void {
+/// The factor is rounded to f32 first, unless it is none of its normal numbers.
+pub fn logScaled(values: []const f32, factor: f64, out: [*]f32) void {
+    const narrow: f32 = @floatCast(factor);
+    if (!std.math.isNormal(narrow)) return logEach(values, factor, out);
     var at: usize = 0;
     while (at + lanes <= values.len) : (at += lanes) {
-        out[at..][0..lanes].* = logLanes(values[at..][0..lanes].*, factor);
+        out[at..][0..lanes].* = logLanes(values[at..][0..lanes].*, narrow);
     }
     if (at == values.len) return;
     var rest: [lanes]f32 = @splat(0);
     @memcpy(rest[0 .. values.len - at], values[at..]);
-    const results: [lanes]f32 = logLanes(rest, factor);
+    const results: [lanes]f32 = logLanes(rest, narrow);
     @memcpy(out[at..values.len], results[0 .. values.len - at]);
 }
 
 inline fn logLanes(values: @Vector(lanes, f32), factor: f32) @Vector(lanes, f32) {
     const zero: @Vector(lanes, f32) = @splat(0);
-    // chosen after the product: the factor of a row of next to nothing is infinite, and 0 stays 0 all the same
-    const scaled = values * @as(@Vector(lanes, f32), @splat(factor));
-    return log1p.log1pLanes(lanes, @select(f32, values > zero, scaled, zero));
+    const infinity: @Vector(lanes, f32) = @splat(std.math.inf(f32));
+    const clipped = @select(f32, values > zero, values, zero);
+    const scaled = clipped * @as(@Vector(lanes, f32), @splat(factor));
+    if (@reduce(.Or, scaled == infinity)) {
+        @branchHint(.cold);
+        const given: [lanes]f32 = values;
+        var results: [lanes]f32 = undefined;
+        logEach(&given, factor, &results);
+        return results;
+    }
+    return log1p.log1pLanes(lanes, scaled);
+}
+
+/// One by one, whatever the products are.
+noinline fn logEach(values: []const f32, factor: f64, out: [*]f32) void {
+    for (values, out) |value, *result| result.* = log1p.log1pProduct(if (value > 0) value else 0, factor);
 }
 
 const testing = std.testing;
@@ -41,9 +57,18 @@ test "every length gives the values of one lane at a time" {
     }
 }
 
-test "zeros stay zeros whatever the factor" {
+test "products beyond float32 have their logarithms, and zeros stay zeros" {
     const infinite = std.math.inf(f32);
-    var out: [9]f32 = undefined;
-    logScaled(&.{ 0, 1, -1, 0, 0, 2, 0, std.math.nan(f32), 0 }, infinite, &out);
-    try testing.expectEqualSlices(f32, &.{ 0, infinite, 0, 0, 0, infinite, 0, 0, 0 }, &out);
+    const largest = std.math.floatMax(f32);
+    const values = [_]f32{ 0, 1, -1, 1e-45, 1e20, largest, 3, std.math.nan(f32), infinite, 0, 1e-30, largest };
+    var out: [values.len]f32 = undefined;
+    for ([_]f64{ 1, 1e20, largest, 1e39, 1e80, 1e-44, 1e-60 }) |factor| {
+        logScaled(&values, factor, &out);
+        for (values, out) |value, result| {
+            const clipped: f64 = if (value > 0) value else 0;
+            const expected: f64 = if (clipped > 0) std.math.log1p(clipped * factor) else 0;
+            if (clipped == infinite) try testing.expectEqual(infinite, result) else //
+            try testing.expectApproxEqRel(expected, @as(f64, result), 3e-7);
+        }
+    }
 }

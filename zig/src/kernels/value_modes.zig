@@ -3,7 +3,8 @@
 //!
 //!   pass_through      v
 //!   log1p_raw         ln(1 + v)
-//!   normalize_log1p   ln(1 + v * f), f = target_sum / sum(v) rounded to float32; a row without a sum has f = 1
+//!   normalize_log1p   ln(1 + v * f), f = target_sum / sum(v) rounded to float32, in float64 where it is none of its
+//!                     normal numbers; a row without a sum has f = 1
 //!   pflog_raw         ln(1 + 4 a v) - sum_k ln(1 + 4 a v_k) / n_measured, the sum in float64
 
 const std = @import("std");
@@ -38,10 +39,10 @@ pub fn transformRow(parameters: Parameters, values: []const f32, library_size: f
         .log1p_raw => table.logScaled(values.ptr, values.len, 1, out.ptr),
         .normalize_log1p => {
             const factor = if (library_size > 0) parameters.target_sum / library_size else 1;
-            table.logScaled(values.ptr, values.len, @floatCast(factor), out.ptr);
+            table.logScaled(values.ptr, values.len, factor, out.ptr);
         },
         .pflog_raw => {
-            table.logScaled(values.ptr, values.len, @floatCast(4 * parameters.pflog_alpha), out.ptr);
+            table.logScaled(values.ptr, values.len, 4 * parameters.pflog_alpha, out.ptr);
             var sum: f64 = 0;
             for (out[0..values.len]) |result| sum += result;
             const centre = sum / @as(f64, @floatFromInt(n_measured));

@@ -97,7 +97,7 @@ fn copyWords(way: emit.Way, source: [*]const u32, n_words: usize, target: [*]u32
     emit.copyWords(way, source[0..n_words], target);
 }
 
-fn logScaled(values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void {
+fn logScaled(values: [*]const f32, n_values: usize, factor: f64, out: [*]f32) callconv(.c) void {
     log_scaled.logScaled(values[0..n_values], factor, out);
 }
 

@@ -75,7 +75,7 @@ pub const Table = extern struct {
     copyWords: *const fn (way: emit.Way, source: [*]const u32, n_words: usize, target: [*]u32) callconv(.c) void,
 
     /// ln(1 + v * factor) of each value, negatives and NaN counting as 0.
-    logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f32, out: [*]f32) callconv(.c) void,
+    logScaled: *const fn (values: [*]const f32, n_values: usize, factor: f64, out: [*]f32) callconv(.c) void,
 
     /// The sum of a row in float64, as if added in order; negatives and NaN left out.
     librarySize: *const fn (values: [*]const f32, n_values: usize) callconv(.c) f64,

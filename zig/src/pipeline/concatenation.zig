@@ -232,8 +232,15 @@ fn sharedRow(member: *const Member, row: u64, scratch: *Scratch, report: *Report
         count += 1;
     }
     const sorted = sort_row.sort(entries[0..count], scratch.spareEntries(count), plan.n_output);
+    const added = addEqual(sorted, stored, transform, scale, centre);
+    for (added) |value| {
+        const result: f32 = @bitCast(sort_row.payloadOf(value));
+        if (transform.isScaledBeyond(scale, stored, &.{result})) {
+            return report.fail(error.BadArgument, transform_kernel.scaled_beyond, .{row});
+        }
+    }
     return .{
-        .entries = addEqual(sorted, stored, transform, scale, centre),
+        .entries = added,
         .background = @floatCast(-centre),
         .n_stored = n_stored,
     };

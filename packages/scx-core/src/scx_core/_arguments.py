@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 U64_MAX = 2**64 - 1
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def whole_number(
@@ -51,9 +52,10 @@ def whole_number(
 
 
 def positive(value: Any, argument: str, *, who: str = "") -> float:
-    """A number that is finite and above 0, as a Python float.
+    """A number above 0 that values are scaled by, as a Python float.
 
-    The parameters and errors are those of `whole_number`.
+    It is no larger than the largest float32, which results are. The parameters and errors are those
+    of `whole_number`.
     """
     prefix = f"{who}: " if who else ""
     try:
@@ -66,4 +68,9 @@ def positive(value: Any, argument: str, *, who: str = "") -> float:
         raise TypeError(f"{prefix}{argument}={value!r} must be a number") from None
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{prefix}{argument}={number} must be finite and strictly positive")
+    if number > FLOAT32_MAX:
+        raise ValueError(
+            f"{prefix}{argument}={number} is too large for float32, whose largest number is "
+            f"{FLOAT32_MAX:.7g}"
+        )
     return number

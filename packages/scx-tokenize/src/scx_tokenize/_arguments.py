@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scx_core._arguments import U64_MAX
 from scx_core._arguments import positive as positive
 from scx_core._arguments import whole_number as whole_number
+from scx_core._memory import check_room
 from scx_core.native import binding
 from scx_core.native.csr_rows import whole_numbers
 
@@ -22,6 +23,15 @@ THREADS_MAX = 64
 def width(value: Any, argument: str, *, who: str) -> int:
     """Tokens of a row."""
     return whole_number(value, argument, who=who, lowest=1, highest=WIDTH_MAX)
+
+
+def check_slots(n_rows: int, width: int, argument: str, *, slot_bytes: int, who: str) -> None:
+    """ValueError if so many slots for each row are more than fits into memory."""
+    check_room(
+        n_rows * width * slot_bytes,
+        what=f"{who}: {argument}={width} for {n_rows} rows",
+        advice=f"take a smaller {argument}, or fewer rows at a time",
+    )
 
 
 def n_genes_total(value: Any, *, who: str) -> int:

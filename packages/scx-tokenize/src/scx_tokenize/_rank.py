@@ -51,11 +51,11 @@ def rank_tokens(
         For each gene id, a statistic such as the gene's median over its non-zero values: finite and
         strictly positive. Rounded to float32.
     l_max
-        The most tokens of a row, at least 1.
+        The most tokens of a row, at least 1. The result has 4 bytes for each, whatever rows hold.
     vocabulary_version
         The name of the gene numbering; it goes into `norm_identity`.
     target_sum
-        The total that rows are normalised to: finite and positive.
+        The total that rows are normalised to: positive, and finite as float32.
     threads
         None for all CPUs that the process may use. The result does not depend on it.
 
@@ -70,8 +70,8 @@ def rank_tokens(
     Raises
     ------
     ValueError
-        Ids are out of order or outside the vocabulary, lengths do not fit, or an argument is out
-        of range; rows, ids and genes are named.
+        Ids are out of order or outside the vocabulary, lengths do not fit, an argument is out of
+        range, or the result is larger than memory; rows, ids and genes are named.
     TypeError
         An argument holds something else than numbers.
     """
@@ -89,6 +89,7 @@ def rank_tokens(
         target_sum=arguments.positive(target_sum, "target_sum", who=who),
         l_max=width,
     )
+    arguments.check_slots(batch.n_rows, width, "l_max", slot_bytes=4, who=who)
     ids = np.empty(batch.n_rows * width, dtype=np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
     binding.call(

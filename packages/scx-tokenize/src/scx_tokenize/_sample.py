@@ -51,7 +51,7 @@ def sample_genes(
     indptr, indices, data
         The batch; or the batch as a whole in one argument, as in `top_k`.
     n
-        Draws of each row, at least 1.
+        Draws of each row, at least 1. The result has 4 bytes for each.
     seed
         A 64-bit number.
     file_identity
@@ -74,7 +74,8 @@ def sample_genes(
     Raises
     ------
     ValueError
-        Ids are out of order, lengths do not fit, or an argument is out of range.
+        Ids are out of order, lengths do not fit, an argument is out of range, or the result is
+        larger than memory.
     TypeError
         An argument holds something else than numbers.
     """
@@ -94,6 +95,7 @@ def sample_genes(
         file_identity=arguments.u64(file_identity, "file_identity", who=who),
         row_numbers=arguments.pointer(numbers, "rows"),
     )
+    arguments.check_slots(batch.n_rows, width, "n", slot_bytes=4, who=who)
     ids = np.empty(batch.n_rows * width, dtype=np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
     binding.call(

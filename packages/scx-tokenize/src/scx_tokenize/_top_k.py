@@ -50,7 +50,7 @@ def top_k(
         AnnData whose X is one, or the dict that a data set gives, with `X` in CSR or with
         `indptr`, `indices` and `data`.
     k
-        Slots of a row, at least 1.
+        Slots of a row, at least 1. The result has 10 bytes for each.
     n_genes_total
         Size of the vocabulary, at least 1.
     threads
@@ -65,8 +65,8 @@ def top_k(
     Raises
     ------
     ValueError
-        Ids are out of order or outside the vocabulary, lengths do not fit, or an argument is out
-        of range; rows and ids are named.
+        Ids are out of order or outside the vocabulary, lengths do not fit, an argument is out of
+        range, or the result is larger than memory; rows and ids are named.
     TypeError
         An argument holds something else than numbers.
     """
@@ -75,6 +75,7 @@ def top_k(
     width = arguments.width(k, "k", who=who)
     n_genes = arguments.n_genes_total(n_genes_total, who=who)
     n_threads = arguments.threads(threads, who=who)
+    arguments.check_slots(batch.n_rows, width, "k", slot_bytes=10, who=who)
     n_slots = batch.n_rows * width
     result: TopK = {
         "ids": np.empty(n_slots, dtype=np.int32),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._memory import check_room
 from scx_core.native import binding
 from scx_core.native.csr_rows import CsrRows, csr_rows, numbers, whole_numbers
 
@@ -59,13 +60,14 @@ def transform_values(
 ) -> npt.NDArray[np.float32]:
     """The values of a batch, changed as collation changes them.
 
-    Negative values and NaN are 0 first. An infinite value is no error: its result is infinite, or
-    NaN where its row is scaled or centred by it. By `mode`, the result for v is
+    Negative values and NaN are 0 first, and results of finite values are finite. An infinite value
+    is no error: its result is infinite, or NaN where its row is scaled or centred by it. By `mode`,
+    the result for v is
 
     - "pass_through": v;
     - "log1p_raw": ln(1 + v);
-    - "normalize_log1p": ln(1 + v * f) with f = target_sum / sum of the row, rounded to float32, or
-      1 where the sum is not positive;
+    - "normalize_log1p": ln(1 + v * f) with f = target_sum / sum of the row, rounded to float32
+      (left in float64 where it is beyond its normal numbers), or 1 where the sum is not positive;
     - "pflog_raw": ln(1 + 4 a v) less the row's sum of that over `n_measured` (PFlog, version 4). A
       gene that is not stored would have the negative second term.
 
@@ -76,9 +78,9 @@ def transform_values(
     mode
         One of the above.
     target_sum
-        For "normalize_log1p": finite and positive.
+        For "normalize_log1p": positive, and finite as float32.
     pflog_alpha
-        For "pflog_raw", and required there: the overdispersion a, finite and positive.
+        For "pflog_raw", and required there: the overdispersion a, positive, and finite as float32.
     n_measured
         For "pflog_raw", and required there: genes that were measured, at least 1; one number, or
         one for each row.
@@ -197,8 +199,8 @@ def measured_mask(
     Raises
     ------
     ValueError
-        Ids are out of order, a gene of the panel is negative, lengths do not fit, or `threads` is
-        out of range; rows and ids are named.
+        Ids are out of order, a gene of the panel is negative, lengths do not fit, `threads` is out
+        of range, or the result is larger than memory; rows and ids are named.
     TypeError
         An argument holds something else than numbers.
     """
@@ -208,6 +210,11 @@ def measured_mask(
     if genes.size and genes.min() < 0:
         raise ValueError(f"{who}: panel holds gene id {int(genes.min())}, but none is negative")
     n_threads = arguments.threads(threads, who=who)
+    check_room(
+        batch.n_rows * len(genes),
+        what=f"{who}: a panel of {len(genes)} genes for {batch.n_rows} rows",
+        advice="take fewer rows at a time",
+    )
     ascending, places = np.unique(genes, return_inverse=True)
     out = np.zeros(batch.n_rows * len(ascending), dtype=np.uint8)
     binding.call(

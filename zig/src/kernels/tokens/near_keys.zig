@@ -322,6 +322,27 @@ test "near keys rank as exact ones do, when statistics are spread, crowded, equa
     try testing.expect(n_near > 1200);
 }
 
+test "a last gene far behind or in front of all others, as the stand-in for unknown genes" {
+    if (word_sort.lanes == 0) return error.SkipZigTest;
+    var random: Generator = .init(23);
+    var statistics: [900]f32 = undefined;
+    var values: [statistics.len]f32 = undefined;
+    for ([_]f32{ 0x1p24, 0x1p12, 1, 0x1p-24 }) |times| {
+        for (0..20) |_| {
+            var largest: f32 = 0;
+            for (&statistics, &values) |*statistic, *value| {
+                statistic.* = @bitCast(0x3e00_0000 + (random.next32() & 0x1ff_ffff));
+                value.* = @floatFromInt(1 + random.below(30));
+                largest = @max(largest, statistic.*);
+            }
+            statistics[statistics.len - 1] = largest * times;
+            values[values.len - 1] = @floatFromInt(1 + random.below(count_limit - 1));
+            const case: Case = .{ .statistics = &statistics, .values = &values };
+            for ([_]usize{ 1, 300, 900 }) |l_max| try testing.expect(try case.expectExact(l_max));
+        }
+    }
+}
+
 test "what near keys do not rank" {
     if (word_sort.lanes == 0) return error.SkipZigTest;
     var random: Generator = .init(22);

@@ -112,7 +112,7 @@ class ConcatenatedDense(DensePipeline):
         """The oldest batch, as soon as it is ready; errors name the file."""
         try:
             return super().wait()
-        except CorruptFileError as error:
+        except (CorruptFileError, ValueError) as error:
             raise _placed(error, self._paths) from None
 
 
@@ -127,7 +127,7 @@ class ConcatenatedCsr(CsrPipeline):
         """The oldest batch, as soon as it is ready; errors name the file."""
         try:
             return super().wait()
-        except CorruptFileError as error:
+        except (CorruptFileError, ValueError) as error:
             raise _placed(error, self._paths) from None
 
 
@@ -155,16 +155,15 @@ def _open(
     )
 
 
-def _placed(error: CorruptFileError, paths: list[str]) -> CorruptFileError:
+def _placed(error: Exception, paths: list[str]) -> Exception:
     """The same error with the path of its file instead of the number."""
     message = str(error.args[0])
     match = _FILE.match(message)
     if match is None:
         return error
+    path, message = paths[int(match[1])], message[match.end() :]
+    if not isinstance(error, CorruptFileError):
+        return ValueError(f"{path}: {message}")
     return CorruptFileError(
-        message[match.end() :],
-        path=paths[int(match[1])],
-        section=error.section,
-        shard=error.shard,
-        row=error.row,
+        message, path=path, section=error.section, shard=error.shard, row=error.row
     )

@@ -6,7 +6,6 @@ share a matrix.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._arguments import positive
 from scx_core._value_types import dtype_of, value_type
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
@@ -218,8 +218,8 @@ class Matrix:
         Shape (len(rows), len(columns)); `out` where it was given.
         """
         threads = checked_threads(threads)
-        if normalize and not (math.isfinite(target_sum) and target_sum > 0):
-            raise ValueError(f"target_sum={target_sum} must be finite and positive")
+        if normalize:
+            positive(target_sum, "target_sum")
         shape = (len(rows), self.info.n_cols if columns is None else len(columns))
         if out is None:
             out = np.empty(shape, dtype=np.float32)

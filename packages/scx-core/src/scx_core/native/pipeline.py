@@ -7,7 +7,6 @@ own memory: it goes back to the pipeline when the last array or view on it is go
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import threading
 import weakref
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core import _errors
+from scx_core._arguments import positive
 from scx_core._closing import Closing
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
@@ -96,8 +96,8 @@ def value_options(
     dtype: str = "float32",
 ) -> CData:
     """What happens to values, as the library takes it; ValueError for a wrong `target_sum`."""
-    if normalize and not (math.isfinite(target_sum) and target_sum > 0):
-        raise ValueError(f"target_sum={target_sum} must be finite and positive")
+    if normalize:
+        positive(target_sum, "target_sum")
     panel = native().ffi.NULL
     if columns is not None:
         panel = binding.input_array(columns, np.uint32, "columns")

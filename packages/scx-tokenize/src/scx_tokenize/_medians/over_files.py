@@ -124,8 +124,6 @@ def medians(
     """
     target = None if out is None else check_target(out, overwrite=overwrite)
     target_sum = arguments.positive(target_sum, "target_sum", who=WHO)
-    if target_sum > float(np.finfo(np.float32).max):
-        raise ValueError(f"{WHO}: target_sum={target_sum:g} is too large for float32")
     if not 0 <= min_known_genes <= 1:
         raise ValueError(f"{WHO}: min_known_genes={min_known_genes} must be from 0 to 1")
     arguments.threads(threads, who=WHO)

@@ -16,6 +16,7 @@ from ._paths import StrPath
 from ._plan import plan_job
 from ._presets import PresetName
 from ._running import OnCells, Records, Runner, in_threads, run_job
+from ._shards import check_memory
 
 if TYPE_CHECKING:
     from scx_core.writing import Progress
@@ -119,7 +120,8 @@ def run(
         Take only cells for which this expression is true, in the language of
         `pandas.DataFrame.query`, such as "n_counts >= 500 and tissue == 'lung'".
     l_max
-        For "rank" and "bin": most tokens of a cell, special ones included (2048).
+        For "rank" and "bin": most tokens of a cell, special ones included (2048). With `pad`, and
+        for n, each thread has some 16 bytes for each slot of 1,024 cells.
     target_sum
         For "rank", and "bin" with `transform="normalize_log1p"`: what totals become (10,000).
     n_bins, tie, edges
@@ -167,8 +169,8 @@ def run(
     KeyError
         A file has no such column, layer or modality; the message names both, and what there is.
     ValueError
-        An argument is wrong, a file knows too few genes, no file or no cell is left, or `out`
-        holds the tokens of another job.
+        An argument is wrong, a file knows too few genes, no file or no cell is left, tokens are
+        more than memory holds, or `out` holds the tokens of another job.
     FileExistsError
         `out` holds something else.
     RuntimeError
@@ -212,7 +214,10 @@ def run(
         shard_rows=shard_rows,
         allow_pickle=allow_pickle,
     )
-    with _runner(numbers.threads(threads, who="run"), dask) as runner:
+    n_threads = numbers.threads(threads, who="run")
+    if dask is None:  # the workers of a cluster have memory of their own
+        check_memory(job, n_threads or numbers.available_cpus())
+    with _runner(n_threads, dask) as runner:
         return run_job(
             job, _recorded(arguments), runner, overwrite=overwrite, hf=hf, progress=progress
         )

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._description import BinOptions, Job, Task
+from scx_core._memory import check_room
+
+from ._description import BinOptions, Job, SampleOptions, Task
 from ._files import Stopped, sha256_of, whole_file
 from ._fractions import any_fractions
 from ._opened import opened_input
@@ -21,6 +23,8 @@ from ._tokens import Tokeniser
 
 BATCH_ROWS = 1024
 """Cells in memory at a time, and in a row group."""
+SLOT_BYTES = 16
+"""What a token takes on its way: as an id, as a token, with its value and padding."""
 METADATA_KEY = b"scx_tokenize"
 
 
@@ -49,6 +53,24 @@ class ShardRecord:
     whole_numbers: bool
     n_bytes: int
     sha256: str
+
+
+def check_memory(job: Job, threads: int) -> None:
+    """ValueError where the slots of a batch of cells, one for each thread, are beyond memory."""
+    options, framing = job.options, job.framing
+    if isinstance(options, SampleOptions):
+        argument, given = "n", options.n
+        width = given + framing.n_around
+    else:
+        argument, width = "l_max", options.l_max
+        given = width
+        if framing.pad is None:  # no cell has more tokens than there are genes
+            width = min(width, len(job.vocabulary) + framing.n_around)
+    check_room(
+        BATCH_ROWS * width * SLOT_BYTES * threads,
+        what=f"{argument}={given} for {BATCH_ROWS} cells in each of {threads} threads",
+        advice=f"take a smaller {argument}, or fewer threads",
+    )
 
 
 def make_shard(

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._memory import check_room
 from scx_core.native import binding
 from scx_core.native.csr_rows import csr_rows, vector, whole_numbers
 from scx_train import _arguments as arguments
@@ -99,12 +100,12 @@ def collate_cellset_gathered(
     n_genes_total
         Size of the vocabulary.
     target_sum
-        For "normalize_log1p": finite and positive.
+        For "normalize_log1p": positive, and finite as float32.
     lib_size_redef
         Let `library_size` be the total over the query's entries, instead of all genes of the row.
         Values are not concerned.
     pflog_alpha
-        For "pflog_raw": the overdispersion a, finite and positive.
+        For "pflog_raw": the overdispersion a, positive, and finite as float32.
     query_offsets
         Rows + 1 entries: the query genes of row i are those from query_offsets[i] to
         query_offsets[i + 1]. Rows with fewer than `k_dec` are padded. None for a query of each set.
@@ -122,8 +123,8 @@ def collate_cellset_gathered(
     Raises
     ------
     ValueError
-        Beginning with "collate_gathered:": an argument is out of range, a length does not fit, or
-        gene ids are out of order; rows are named.
+        Beginning with "collate_gathered:": an argument is out of range, a length does not fit,
+        gene ids are out of order, or the result is larger than memory; rows are named.
     TypeError
         An argument holds something else than numbers.
     """
@@ -136,8 +137,8 @@ def collate_cellset_gathered(
     given = {"cell_indices": cell_indices, "file_ids": file_ids, "role_tags": role_tags}
     passed = {name: _of_rows(value, name, n_rows) for name, value in given.items()}
     widths = {
-        "k_enc": arguments.whole_number(k_enc, "k_enc", lowest=1, who=_WHO),
-        "k_dec": arguments.whole_number(k_dec, "k_dec", lowest=1, who=_WHO),
+        "k_enc": arguments.whole_number(k_enc, "k_enc", lowest=1, highest=_ID_MAX, who=_WHO),
+        "k_dec": arguments.whole_number(k_dec, "k_dec", lowest=1, highest=_ID_MAX, who=_WHO),
     }
     n_genes = arguments.whole_number(n_genes_total, "n_genes_total", lowest=1, who=_WHO)
     if not isinstance(mode, str) or mode not in MODES:
@@ -172,6 +173,11 @@ def collate_cellset_gathered(
         hide_readout=_pointer(hidden, "hide_readout"),
         n_measured=_pointer(measured, "n_measured"),
         **widths,
+    )
+    check_room(
+        n_rows * (10 * widths["k_enc"] + 5 * widths["k_dec"] + 8),
+        what=f"{_WHO}: k_enc={widths['k_enc']} and k_dec={widths['k_dec']} for {n_rows} rows",
+        advice="take fewer cell sets at a time, or smaller widths",
     )
     arrays = _outputs(n_rows, **widths)
     collated = binding.new_struct(

@@ -1,4 +1,4 @@
-"""Genes that a vocabulary lacks: they count for totals, become no tokens and cost no time."""
+"""Slots of a ranking: those for genes that a vocabulary lacks, and more than memory has."""
 
 from __future__ import annotations
 
@@ -84,3 +84,39 @@ def test_any_medians_have_a_stand_in(tmp_path: Path) -> None:
         # keys may be beyond float32, but they have to be told apart here
         options = {"gene_medians": medians, "target_sum": 1e4 * min(scale, 1), "l_max": 20}
         assert job(path, tmp_path / f"{number}", **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "message"),
+    [
+        ("rank", {"l_max": 2**20, "pad": True}, "l_max=1048576 .* 2 threads takes 34.4 GB"),
+        ("bin", {"l_max": 2**20, "pad": True}, "l_max=1048576 for 1024 cells"),
+        ("sample", {"n": 2**20}, "n=1048576 .* takes 34.4 GB, .* 10.0 GB .*: take a smaller n"),
+        ("rank", {"l_max": 2**20 + 1}, "l_max must be <= 1048576"),
+    ],
+)
+def test_slots_beyond_memory_are_refused_before_anything_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: Any,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr("scx_core._memory.memory_bytes", lambda: 10**10)
+    path = written(cells(60), tmp_path / "a.scx")
+    tables: dict[str, Any] = {"token_dictionary": tokens_of()}
+    if kernel == "rank":
+        tables["gene_medians"] = MEDIANS
+    with pytest.raises(ValueError, match=message):
+        scx_tokenize.run(kernel, path, tmp_path / "out", threads=2, **tables, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_more_slots_than_genes_are_asked_for(
+    tmp_path: Path, rankings: list[tuple[Any, ...]]
+) -> None:
+    adata = cells(60)
+    path = written(adata, tmp_path / "a.scx")
+    expected = geneformer(adata, tokens_of(), MEDIANS, size=2048, special=False)
+    assert job(path, tmp_path / "out", l_max=2**20) == expected
+    assert [args[4] for args in rankings] == [len(KNOWN) + 1]
