@@ -139,31 +139,7 @@ class CellSetDecoder(Protocol):
 
 
 class RuledDecoder:
-    """What decoders of cell sets share: what plans have to be.
-
-    Parameters
-    ----------
-    rules
-        What plans have to be.
-    """
-
-    def __init__(self, rules: CellSetRules) -> None:
-        self._rules = rules
-
-    def prepare(self, plan: Any) -> CellSetPlan | None:
-        """Check a plan; None for an empty one."""
-        prepared = self._rules.prepare(plan)
-        return prepared if len(prepared.rows) else None
-
-    def batch_bytes(self, prepared: CellSetPlan) -> int:
-        """Memory of the batch, by the mean of the files."""
-        return batch_bytes(len(prepared.rows), self._rules.mean_values)
-
-
-class LeasingDecoder(RuledDecoder):
-    """Decodes plans where only some files may be open: each opens what it needs.
-
-    Several plans are decoded at a time.
+    """What decoders of cell sets share: what plans have to be, and what decodes them.
 
     Parameters
     ----------
@@ -178,6 +154,30 @@ class LeasingDecoder(RuledDecoder):
     """
 
     def __init__(
+        self, rules: CellSetRules, source: CellSetSource, *, lookahead: int, threads: int
+    ) -> None:
+        self._rules = rules
+        self._source = source
+        self._lookahead = lookahead
+        self._threads = threads
+
+    def prepare(self, plan: Any) -> CellSetPlan | None:
+        """Check a plan; None for an empty one."""
+        prepared = self._rules.prepare(plan)
+        return prepared if len(prepared.rows) else None
+
+    def batch_bytes(self, prepared: CellSetPlan) -> int:
+        """Memory of the batch, by the mean of the files."""
+        return batch_bytes(len(prepared.rows), self._rules.mean_values)
+
+
+class LeasingDecoder(RuledDecoder):
+    """Decodes plans where only some files may be open: each opens what it needs.
+
+    Several plans are decoded at a time. Parameters are those of `RuledDecoder`.
+    """
+
+    def __init__(
         self,
         rules: CellSetRules,
         source: CellSetSource,
@@ -185,9 +185,7 @@ class LeasingDecoder(RuledDecoder):
         lookahead: int,
         threads: int,
     ) -> None:
-        super().__init__(rules)
-        self._source = source
-        self._threads = threads
+        super().__init__(rules, source, lookahead=lookahead, threads=threads)
         # As many plans at a time as there are threads; a single one is decoded by all of them.
         self._workers = min(lookahead, threads)
         self._executor: ThreadPoolExecutor | None = None

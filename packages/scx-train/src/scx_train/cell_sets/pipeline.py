@@ -16,29 +16,14 @@ _VALUES_MAX = np.iinfo(np.int32).max
 
 
 class PipelineDecoder(RuledDecoder):
-    """Decodes plans of cell sets for one iterator.
-
-    Parameters
-    ----------
-    rules
-        What plans have to be.
-    source
-        What decodes.
-    lookahead
-        How many plans may be under way; with 0 each is decoded when its batch is asked for.
-    threads
-        How many threads decode.
-    """
+    """Decodes plans of cell sets for one iterator; parameters are those of `RuledDecoder`."""
 
     n_over_reader_limit = 0
 
     def __init__(
         self, rules: CellSetRules, source: CellSetSource, *, lookahead: int, threads: int
     ) -> None:
-        super().__init__(rules)
-        self._source = source
-        self._batches = max(1, lookahead)
-        self._threads = threads
+        super().__init__(rules, source, lookahead=lookahead, threads=threads)
         self._rows_max = min(BATCH_ROWS_MAX, _VALUES_MAX // max(1, rules.n_cols_max))
         self._offsets = source.row_offsets
         self._pipeline: JoinedCsr | None = None
@@ -53,7 +38,7 @@ class PipelineDecoder(RuledDecoder):
             return
         if self._pipeline is None:
             self._pipeline = self._source.open_pipeline(
-                batches=self._batches, threads=self._threads
+                batches=max(1, self._lookahead), threads=self._threads
             )
         rows = prepared.rows
         if len(self._offsets) > 1:
