@@ -359,6 +359,9 @@ int32_t scx_pipeline_cancel(scx_pipeline *pipeline, scx_error *error);
 /* Has a thread tell the system that the bytes of these rows are read soon. A hint: it may be dropped. Where they are not
  * in memory and `hold` is not 0, nothing is decoded until they are. */
 int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, uint32_t hold, scx_error *error);
+/* Whether batches take rows from anywhere. Then a thread asks for the bytes of each before its rows are decoded, unless
+ * they seem to be in memory, and where a row is touched all the same, only its own pages are read. */
+int32_t scx_pipeline_expect_scattered(scx_pipeline *pipeline, uint32_t scattered, scx_error *error);
 /* Ends the threads. SCX_TIMEOUT: a thread did not end in time; the handle is gone all the same, and the matrix must
  * stay open for the rest of the process. */
 int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);

@@ -29,6 +29,7 @@ test {
     _ = @import("codec/columns.zig");
     _ = @import("codec/dense_plan.zig");
     _ = @import("codec/scratch.zig");
+    _ = @import("codec/row_reads.zig");
     _ = @import("codec/sort_row.zig");
     _ = @import("codec/shard.zig");
     _ = @import("codec/encode_rows.zig");

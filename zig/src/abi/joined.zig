@@ -6,6 +6,7 @@ const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const joined = @import("../codec/joined.zig");
 const pipelines = @import("pipeline.zig");
+const row_reads = @import("../codec/row_reads.zig");
 const JoinedSource = @import("../pipeline/joined_source.zig").JoinedSource;
 const MatrixHandle = @import("matrix.zig").MatrixHandle;
 
@@ -81,6 +82,7 @@ fn countValues(rows_in: ?*const JoinedRows, counts_out: ?[*]i64, failed_source_o
     const given = try checkedRows(rows_in, failed_source, report);
     if (given.rows.len == 0) return;
     const counts = try handle.required([*]i64, counts_out, "counts_out", report);
+    given.startReadingCounts();
     for (given.rows, given.source_of_row, counts) |row, source, *count| {
         count.* = @intCast(given.sources[source].matrix.?.matrix.rowCount(@intCast(row), report) catch |failure| {
             failed_source.* = source;
@@ -93,6 +95,19 @@ const Given = struct {
     sources: []const RowSource,
     source_of_row: []const u32,
     rows: []const i64,
+
+    fn startReadingCounts(given: Given) void {
+        const watch = given.sources[given.source_of_row[0]].matrix.?.matrix.watch;
+        if (!watch.asks() or !row_reads.isScattered(given.rows)) return;
+        var wishes: row_reads.Wishes = .{ .allocator = handle.allocator };
+        defer wishes.deinit();
+        _ = row_reads.askForTables(given, given.rows.len, watch, &wishes);
+    }
+
+    /// Where a row lies.
+    pub fn at(given: Given, index: usize) ?row_reads.Place {
+        return given.sources[given.source_of_row[index]].matrix.?.matrix.placeOf(@intCast(given.rows[index]));
+    }
 };
 
 fn checkedRows(rows_in: ?*const JoinedRows, failed_source: *u64, report: *Report) Failure!Given {

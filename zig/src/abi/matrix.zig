@@ -144,7 +144,7 @@ fn rowCounts(matrix: ?*MatrixHandle, rows_in: ?[*]const i64, n_rows: u64, counts
     if (rows.len == 0) return;
     const counts = try handle.required([*]i64, counts_out, "counts_out", report);
     try own.matrix.checkRows(rows, report);
-    own.matrix.startReadingRows(rows);
+    own.matrix.startReadingCounts(rows);
     for (rows, counts) |row, *count| count.* = @intCast(try own.matrix.rowCount(@intCast(row), report));
 }
 

@@ -220,6 +220,16 @@ fn willNeed(pipeline: ?*MatrixPipeline, row_start: u64, row_end: u64, hold: bool
     return own.willNeed(.{ .row_start = row_start, .row_end = row_end }, hold, report);
 }
 
+export fn scx_pipeline_expect_scattered(pipeline: ?*MatrixPipeline, scattered: u32, error_out: ?*AbiError) i32 {
+    var report: Report = .{};
+    return handle.answer(expectScattered(pipeline, scattered != 0, &report), &report, error_out);
+}
+
+fn expectScattered(pipeline: ?*MatrixPipeline, scattered: bool, report: *Report) Failure!void {
+    const own = try pipelineOf(pipeline, report);
+    return own.expectScattered(scattered, report);
+}
+
 export fn scx_pipeline_close(pipeline: ?*MatrixPipeline, deadline_ms: u32) i32 {
     const own = pipeline orelse return handle.ok;
     if (own.close(deadline_ms)) {
@@ -269,6 +279,7 @@ test "NULL and bounds are refused, and nothing is done" {
     try testing.expectEqual(@as(i32, 1), scx_pipeline_submit(null, null, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_cancel(null, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, 0, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_expect_scattered(null, 1, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_wait(null, 0, null, &failure));
     try testing.expectEqual(handle.ok, scx_pipeline_close(null, 0));
     scx_batch_release(null);

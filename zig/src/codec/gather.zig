@@ -1,9 +1,11 @@
 //! Many rows of a matrix at once, by several threads, into arrays of the caller.
 
 const std = @import("std");
+const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_module = @import("matrix.zig");
 const parallel = @import("parallel.zig");
+const row_reads = @import("row_reads.zig");
 const Target = @import("../levels/table.zig").Target;
 const ValueType = @import("value_type.zig").ValueType;
 
@@ -12,6 +14,7 @@ const DensePlan = matrix_module.DensePlan;
 const Failure = errors.Failure;
 const Matrix = matrix_module.Matrix;
 const Report = errors.Report;
+const RowList = matrix_module.RowList;
 const Scratch = matrix_module.Scratch;
 
 /// Fewer rows than this are not worth a thread of their own.
@@ -39,7 +42,11 @@ pub const CsrGather = struct {
         var scratch = try Scratch.init(self.allocator, self.matrix.n_cols);
         defer scratch.deinit();
         const range = parallel.rangeOf(self.rows.len, self.parts, part);
+        const list: RowList = .{ .matrix = self.matrix, .rows = self.rows };
+        var ahead: row_reads.Ahead = .init(self.allocator, self.matrix.watch, row_reads.isScattered(self.rows), range.start);
+        defer ahead.deinit();
         for (range.start..range.stop) |index| {
+            ahead.reach(list, index, range.stop);
             self.matrix.prefetch(self.rows[0..range.stop], index);
             try self.gatherRow(index, &scratch, report);
         }
@@ -81,7 +88,17 @@ pub const DenseGather = struct {
         const width = self.plan.rowBytes();
         const out = self.out[range.start * width .. range.stop * width];
         const rows = self.rows[range.start..range.stop];
-        try matrix_module.decodeDense(self.matrix, self.plan, rows, out, .ofBatch(self.out.len), &scratch, report);
+        const list: RowList = .{ .matrix = self.matrix, .rows = rows };
+        var ahead: row_reads.Ahead = .init(self.allocator, self.matrix.watch, row_reads.isScattered(self.rows), 0);
+        defer ahead.deinit();
+        const way: emit.Way = .ofBatch(self.out.len);
+        const step = row_reads.Ahead.block_rows;
+        var start: usize = 0;
+        while (start < rows.len) : (start += step) {
+            const stop = @min(start + step, rows.len);
+            ahead.reach(list, start, rows.len);
+            try matrix_module.decodeDense(self.matrix, self.plan, rows[start..stop], out[start * width .. stop * width], way, &scratch, report);
+        }
     }
 };
 

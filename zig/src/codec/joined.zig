@@ -15,6 +15,7 @@ const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_module = @import("matrix.zig");
 const parallel = @import("parallel.zig");
+const row_reads = @import("row_reads.zig");
 const sort_row = @import("sort_row.zig");
 const transform_kernel = @import("../kernels/transform.zig");
 
@@ -205,7 +206,11 @@ pub const JoinedGather = struct {
         if (range.start == range.stop) return;
         var scratch = try initScratch(self.allocator, self.sources);
         defer scratch.deinit();
+        // files that are read together are mostly in memory, or not, alike
+        var ahead: row_reads.Ahead = .init(self.allocator, self.sources[0].matrix.watch, row_reads.isScattered(self.rows), range.start);
+        defer ahead.deinit();
         for (range.start..range.stop) |index| {
+            ahead.reach(self, index, range.stop);
             self.prefetchAhead(index, range.stop);
             const start: usize = @intCast(self.starts[index]);
             const length: usize = @intCast(self.counts[index]);
@@ -224,6 +229,11 @@ pub const JoinedGather = struct {
             };
             self.kept[index] = @intCast(kept);
         }
+    }
+
+    /// Where row `index` of the batch lies.
+    pub fn at(self: *const JoinedGather, index: usize) ?row_reads.Place {
+        return self.sources[self.source_of_row[index]].matrix.placeOf(@intCast(self.rows[index]));
     }
 
     /// As `Matrix.prefetch` does for the rows of one matrix.

@@ -10,6 +10,7 @@ const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrix_sections = @import("matrix_sections.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
+const row_reads = @import("row_reads.zig");
 const shard = @import("shard.zig");
 const shard_view = @import("shard_view.zig");
 const File = @import("../container/file.zig").File;
@@ -48,6 +49,8 @@ pub const Matrix = struct {
     /// Rows of every shard but the last, for a first guess where a row lies.
     shard_rows: u64,
     level: *const Table,
+    /// Of rows that are gathered from anywhere.
+    watch: *row_reads.Watch,
 
     /// The file must outlive the matrix.
     pub fn open(allocator: Allocator, file: *File, selector: Selector, report: *Report) Failure!*Matrix {
@@ -85,6 +88,9 @@ pub const Matrix = struct {
                 errors.escaped(selector.name), next_row, file.header.n_obs,
             });
         }
+        const watch = try allocator.create(row_reads.Watch);
+        errdefer allocator.destroy(watch);
+        watch.* = .{};
         const matrix = try allocator.create(Matrix);
         matrix.* = .{
             .allocator = allocator,
@@ -96,6 +102,7 @@ pub const Matrix = struct {
             .nnz = nnz,
             .shard_rows = @max(1, shards[0].n_rows),
             .level = level_table(),
+            .watch = watch,
         };
         return matrix;
     }
@@ -110,6 +117,7 @@ pub const Matrix = struct {
 
     pub fn close(self: *Matrix) void {
         self.allocator.free(self.shards);
+        self.allocator.destroy(self.watch);
         self.allocator.destroy(self);
     }
 
@@ -189,6 +197,30 @@ pub const Matrix = struct {
     }
 
     pub const rows_read_at_once_max = 256;
+
+    /// A hint that the counts of these rows are looked at next. Of rows from anywhere the table is asked for at once.
+    pub fn startReadingCounts(self: *const Matrix, rows: []const i64) void {
+        self.startReadingRows(rows);
+        if (!self.watch.asks() or !row_reads.isScattered(rows)) return;
+        var wishes: row_reads.Wishes = .{ .allocator = self.allocator };
+        defer wishes.deinit();
+        _ = row_reads.askForTables(RowList{ .matrix = self, .rows = rows }, rows.len, self.watch, &wishes);
+    }
+
+    /// Where a row lies.
+    pub inline fn placeOf(self: *const Matrix, row: u64) row_reads.Place {
+        const view = self.shardOf(row);
+        return .{ .view = view, .local_row = row - view.row_start };
+    }
+
+    /// Whether from now on only single rows of it are touched in the map of the file, by whoever has it. What is asked
+    /// for by `willNeed` comes as before.
+    pub fn expectScattered(self: *const Matrix, scattered: bool) void {
+        for (self.shards) |*view| {
+            // others are hashed from front to back when one of their rows is first touched
+            if (view.codec == .rowpack) self.file.expectScattered(self.file.sections[view.section_index].range(), scattered);
+        }
+    }
 
     /// Starts fetching what `rows[index]` and the next ones are decoded from. Random rows come from main memory, which
     /// takes longer than decoding a row; a few rows ahead their table entries are there, so their payloads can be asked
@@ -309,6 +341,16 @@ pub const FoundRow = struct {
     open: rowpack_decode.OpenRow,
     /// Clipped total; of rowpack rows alone.
     total: f64,
+};
+
+/// Checked rows of a matrix, for row_reads.zig.
+pub const RowList = struct {
+    matrix: *const Matrix,
+    rows: []const i64,
+
+    pub fn at(list: RowList, index: usize) ?row_reads.Place {
+        return list.matrix.placeOf(@intCast(list.rows[index]));
+    }
 };
 
 /// Row-major rows.len x plan.n_output elements; every one is written.

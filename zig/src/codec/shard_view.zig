@@ -129,6 +129,25 @@ pub const ShardView = struct {
         return self.values[start..@intCast(stop)];
     }
 
+    /// What is touched when a row is decoded, by its table; empty where that cannot be.
+    pub fn piecesOf(self: *const ShardView, local_row: u64) [2][]const u8 {
+        if (self.codec == .rowpack) {
+            const payload = self.payloadOf(local_row, 1) orelse return .{ &.{}, &.{} };
+            const start = payload.ptr - self.values.ptr;
+            // whole words are loaded, also over the end of the last one
+            return .{ self.values[start..@min(start + payload.len + rowpack.tail_bytes, self.values.len)], &.{} };
+        }
+        const start, const stop = self.pointers(local_row);
+        if (stop < start or stop > self.nnz) return .{ &.{}, &.{} };
+        const first: usize = @intCast(start);
+        const count: usize = @intCast(stop - start);
+        const value_bytes = self.value_type.bytes();
+        return .{
+            self.indices[first * self.index_bytes ..][0 .. count * self.index_bytes],
+            self.values[first * value_bytes ..][0 .. count * value_bytes],
+        };
+    }
+
     pub inline fn entryOf(self: *const ShardView, local_row: u64) *const rowpack.RowEntry {
         assert(self.codec == .rowpack and local_row < self.n_rows);
         const table: [*]const rowpack.RowEntry = @ptrCast(@alignCast(self.indptr.ptr));

@@ -242,6 +242,10 @@ pub const File = struct {
         platform.startReading(bytes);
     }
 
+    pub fn expectScattered(file: *const File, range: layout.Range, scattered: bool) void {
+        platform.expectScattered(slice(file.bytes, range), scattered);
+    }
+
     pub fn forgetHead(file: *const File, index: u32, length: usize) void {
         platform.forgetHead(file.sectionBytes(index), length);
     }

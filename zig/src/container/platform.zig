@@ -7,6 +7,7 @@
 //!   openToChange(path, errno) ?File           locked against others; null when somebody else has it
 //!   map(file, length, errno) Map              unmap(map)              willNeed(bytes)
 //!   startReading(bytes)                       forgetHead(bytes, length)         seemsResident(bytes) bool
+//!   expectScattered(bytes, scattered)         ownReads() Reads
 //!   readAll / writeAll / setSize / syncFile / closeFile
 //!   Folder.open / close / createExclusive / kindOf / discard / removeIfStale / place / sync / eachName
 
@@ -42,6 +43,9 @@ pub const willNeed = implementation.willNeed;
 pub const startReading = implementation.startReading;
 pub const forgetHead = implementation.forgetHead;
 pub const seemsResident = implementation.seemsResident;
+pub const expectScattered = implementation.expectScattered;
+pub const Reads = implementation.Reads;
+pub const ownReads = implementation.ownReads;
 pub const processId = implementation.processId;
 pub const resolveLink = implementation.resolveLink;
 pub const randomNumber = implementation.randomNumber;

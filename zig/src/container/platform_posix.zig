@@ -192,6 +192,9 @@ pub const willNeed = read_ahead.willNeed;
 pub const startReading = read_ahead.startReading;
 pub const forgetHead = read_ahead.forgetHead;
 pub const seemsResident = read_ahead.seemsResident;
+pub const expectScattered = read_ahead.expectScattered;
+pub const ownReads = read_ahead.ownReads;
+pub const Reads = read_ahead.Reads;
 
 pub fn processId() u32 {
     return @intCast(c.getpid());

@@ -260,6 +260,19 @@ pub fn seemsResident(bytes: []const u8) bool {
     return true;
 }
 
+/// The system reads a few pages around one that is touched.
+pub fn expectScattered(bytes: []const u8, scattered: bool) void {
+    _ = bytes;
+    _ = scattered;
+}
+
+pub const Reads = struct { faults: u64 = 0, blocks: u64 = 0 };
+
+/// The system counts neither for a thread.
+pub fn ownReads() Reads {
+    return .{};
+}
+
 pub fn processId() u32 {
     return windows.GetCurrentProcessId();
 }

@@ -63,6 +63,30 @@ pub fn startReading(bytes: []const u8) void {
     _ = c.madvise(@ptrCast(@alignCast(@constCast(pages.ptr))), pages.len, c.MADV.WILLNEED);
 }
 
+/// Has the system read no more than the page that is touched, where it would read megabytes around it; or lets it do so
+/// again. Other views of the same file are read as before.
+pub fn expectScattered(bytes: []const u8, scattered: bool) void {
+    if (!is_linux) return;
+    const pages = pagesAround(bytes);
+    const advice: u32 = if (scattered) linux.MADV.RANDOM else linux.MADV.NORMAL;
+    _ = linux.madvise(@constCast(pages.ptr), pages.len, advice);
+}
+
+/// What the calling thread has caused so far; always 0 where the system does not count it.
+pub const Reads = struct {
+    /// Touches of pages that had to be read first.
+    faults: u64 = 0,
+    /// Of 512 bytes each, that were read from a disk.
+    blocks: u64 = 0,
+};
+
+pub fn ownReads() Reads {
+    if (!is_linux) return .{};
+    var usage: linux.rusage = undefined;
+    if (linux.errno(linux.getrusage(linux.rusage.THREAD, &usage)) != .SUCCESS) return .{};
+    return .{ .faults = @bitCast(@as(i64, usage.majflt)), .blocks = @bitCast(@as(i64, usage.inblock)) };
+}
+
 /// Looks at a page in every megabyte. True where the system does not tell, which it does of nobody else's files.
 pub fn seemsResident(bytes: []const u8) bool {
     if (!is_linux) return true;

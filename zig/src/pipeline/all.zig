@@ -8,6 +8,7 @@ test {
     _ = @import("pipeline_test.zig");
     _ = @import("platform.zig");
     _ = @import("queue.zig");
+    _ = @import("scattered_reads.zig");
     _ = @import("sync.zig");
     _ = @import("threads.zig");
 }

@@ -6,6 +6,7 @@ const Allocator = std.mem.Allocator;
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const pipelines = @import("pipeline.zig");
+const row_reads = @import("../codec/row_reads.zig");
 const sync = @import("sync.zig");
 const Failure = errors.Failure;
 const Report = errors.Report;
@@ -24,6 +25,11 @@ pub const Probe = struct {
     reading: bool = false,
     /// Batches that were received.
     finished: u32 = 0,
+    /// How often the place of a row was asked for.
+    places: u32 = 0,
+    /// While set, no place is told.
+    placing: bool = false,
+    scattered: bool = false,
     /// While set, decoding does not end.
     held: bool = false,
 
@@ -47,6 +53,19 @@ pub const Probe = struct {
         while (probe.ranges < count) probe.changed.wait(&probe.mutex);
     }
 
+    pub fn holdPlaces(probe: *Probe, placing: bool) void {
+        probe.mutex.lock();
+        defer probe.mutex.unlock();
+        probe.placing = placing;
+        probe.changed.broadcast();
+    }
+
+    pub fn awaitPlaces(probe: *Probe, count: u32) void {
+        probe.mutex.lock();
+        defer probe.mutex.unlock();
+        while (probe.places < count) probe.changed.wait(&probe.mutex);
+    }
+
     pub fn awaitHintedRows(probe: *Probe, count: u64) void {
         probe.mutex.lock();
         defer probe.mutex.unlock();
@@ -60,6 +79,7 @@ pub const FakeSource = struct {
     n_rows: i64 = 1 << 40,
     /// Rows that are a multiple of it fail to decode; 0: none.
     bad_multiple: i64 = 0,
+    looks_at_counts: bool = false,
 
     pub const Scratch = struct {
         allocator: Allocator,
@@ -92,6 +112,24 @@ pub const FakeSource = struct {
             return report.fail(error.OutOfRange, "row {d}", .{row});
         };
         return rows.len * source.width * @sizeOf(i64);
+    }
+
+    pub fn isCsr(source: *const FakeSource) bool {
+        return source.looks_at_counts;
+    }
+
+    /// Rows are nowhere; that they are asked for is seen.
+    pub fn placeOf(source: *const FakeSource, _: i64) ?row_reads.Place {
+        source.probe.mutex.lock();
+        defer source.probe.mutex.unlock();
+        source.probe.places += 1;
+        source.probe.changed.broadcast();
+        while (source.probe.placing) source.probe.changed.wait(&source.probe.mutex);
+        return null;
+    }
+
+    pub fn expectScattered(source: *const FakeSource, scattered: bool) void {
+        source.probe.scattered = scattered;
     }
 
     pub fn prepare(_: *const FakeSource, rows: []const i64, memory: []u8) void {

@@ -8,6 +8,7 @@ const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
+const row_reads = @import("../codec/row_reads.zig");
 const CsrSource = @import("csr_source.zig").CsrSource;
 const DenseSource = @import("dense_source.zig").DenseSource;
 const Failure = errors.Failure;
@@ -47,6 +48,32 @@ pub const MatrixSource = union(enum) {
             .csr, .joined => true,
             .concatenated => |own| own.layout == .csr,
         };
+    }
+
+    /// Where a row lies; null where there is none.
+    pub fn placeOf(source: *const MatrixSource, row: i64) ?row_reads.Place {
+        if (row < 0 or row >= source.rowCount()) return null;
+        const number: u64 = @intCast(row);
+        switch (source.*) {
+            .concatenated => |*own| {
+                const place = own.whole.places.placeOf(number);
+                return own.whole.members[place.member].matrix.placeOf(place.row);
+            },
+            .joined => |*own| {
+                const place = own.places.placeOf(number);
+                return own.sources[place.member].matrix.placeOf(place.row);
+            },
+            inline else => |*own| return own.matrix.placeOf(number),
+        }
+    }
+
+    /// See `Matrix.expectScattered`.
+    pub fn expectScattered(source: *const MatrixSource, scattered: bool) void {
+        switch (source.*) {
+            .concatenated => |*own| for (own.whole.members) |*member| member.matrix.expectScattered(scattered),
+            .joined => |*own| for (own.sources) |*member| member.matrix.expectScattered(scattered),
+            inline else => |*own| own.matrix.expectScattered(scattered),
+        }
     }
 
     pub fn initScratch(source: *const MatrixSource, allocator: Allocator) Failure!Scratch {

@@ -12,6 +12,9 @@
 //!   source.finish(n_rows, memory)                         after all of them, when the batch is received
 //!   source.willNeed(RowRange)                             tells the system which bytes are read soon
 //!   source.seemsResident(RowRange) bool                   whether they are in memory, at a glance
+//!   source.isCsr() bool                                   whether `batchBytes` looks at the counts of rows
+//!   source.placeOf(row) ?Place                            where its bytes are, for scattered_reads.zig
+//!   source.expectScattered(bool)                          whether single rows are touched, and not stretches
 //!   source.deinit()
 //!
 //! One thread at a time submits and receives. Locks are held for a few instructions, never while decoding.
@@ -25,6 +28,8 @@ const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const platform = @import("platform.zig");
 const queues = @import("queue.zig");
+const row_reads = @import("../codec/row_reads.zig");
+const ScatteredReads = @import("scattered_reads.zig").ScatteredReads;
 const sync = @import("sync.zig");
 const threads = @import("threads.zig");
 const Buffer = buffers.Buffer;
@@ -89,9 +94,10 @@ pub fn Pipeline(comptime Source: type) type {
         ended: sync.Condition = .{},
         queue: queues.Queue,
         hints: hints.Hints = .{},
+        scattered: ScatteredReads,
         /// Workers that wait for `work`.
         idle_count: usize = 0,
-        /// Threads that have not ended, the one for hints among them.
+        /// Threads that have not ended, those that read ahead among them.
         live_count: usize = 0,
 
         const Worker = struct {
@@ -129,6 +135,7 @@ pub fn Pipeline(comptime Source: type) type {
                 .pool = pool,
                 .workers = workers,
                 .queue = queue,
+                .scattered = .init(allocator),
             };
             return self;
         }
@@ -142,8 +149,11 @@ pub fn Pipeline(comptime Source: type) type {
                 "a batch of {d} rows is too large: at most {d} are possible",
                 .{ rows.len, @as(usize, batch_rows_max) },
             );
+            const unread = self.scattered.asks();
+            if (unread and self.source.isCsr()) self.scattered.askForTables(&self.source, rows);
             const bytes = try self.source.batchBytes(rows, report);
             try self.ensureWorkers(report);
+            if (unread) try self.ensureReader(report);
 
             const request = try self.takeSpare(report);
             errdefer self.giveBack(request);
@@ -154,7 +164,9 @@ pub fn Pipeline(comptime Source: type) type {
 
             self.mutex.lock();
             defer self.mutex.unlock();
+            request.unread = unread;
             self.queue.push(request);
+            if (unread) return self.scattered.arrived.signal();
             if (self.idle_count == 0) return;
             if (rows.len <= self.queue.range_rows) self.work.signal() else self.work.broadcast();
         }
@@ -203,6 +215,14 @@ pub fn Pipeline(comptime Source: type) type {
             self.hints.arrived.signal();
         }
 
+        /// Whether batches take rows from anywhere, so that each is asked for on its own.
+        pub fn expectScattered(self: *Self, scattered: bool, report: *Report) Failure!void {
+            try self.checkProcess(report);
+            if (self.scattered.enabled == scattered) return;
+            self.scattered.enabled = scattered;
+            self.source.expectScattered(scattered);
+        }
+
         /// Ends the threads and frees everything but the buffers that are still held. `Timeout` when a thread has
         /// not ended by the deadline: then nothing is freed, and what the source reads from must stay for the rest
         /// of the process. In another process nothing is done at all.
@@ -211,12 +231,15 @@ pub fn Pipeline(comptime Source: type) type {
             const all_ended = self.stop(deadline_ms);
             for (self.workers[0..self.thread_count]) |*worker| endThread(worker.thread, all_ended);
             if (self.hint_thread) |thread| endThread(thread, all_ended);
+            if (self.scattered.thread) |thread| endThread(thread, all_ended);
             if (!all_ended) return error.Timeout;
 
             self.cancelPending();
             for (self.workers[0..self.scratch_count]) |*worker| worker.scratch.deinit();
             self.pool.close();
             self.queue.deinit(self.allocator);
+            self.scattered.deinit();
+            if (self.scattered.enabled) self.source.expectScattered(false);
             self.source.deinit();
             self.allocator.free(self.workers);
             self.allocator.destroy(self);
@@ -293,9 +316,18 @@ pub fn Pipeline(comptime Source: type) type {
             self.life.store(.running, .release);
         }
 
+        fn ensureReader(self: *Self, report: *Report) Failure!void {
+            self.mutex.lock();
+            defer self.mutex.unlock();
+            if (self.scattered.thread != null) return;
+            self.scattered.thread = try threads.spawn(readLoop, .{self}, report);
+            self.live_count += 1;
+        }
+
         fn beginStop(self: *Self) void {
             self.life.store(.stopping, .release);
             self.work.broadcast();
+            self.scattered.arrived.broadcast();
             self.hints.arrived.broadcast();
         }
 
@@ -327,10 +359,11 @@ pub fn Pipeline(comptime Source: type) type {
             self.mutex.lock();
             defer self.mutex.unlock();
             defer self.threadEnds();
+            var faults: row_reads.Faults = .begin();
             while (self.life.load(.acquire) != .stopping) {
                 const claimed = if (self.hints.holding == 0) self.queue.claim() else null;
                 if (claimed) |range| {
-                    self.decode(range, scratch);
+                    self.decode(range, scratch, &faults);
                 } else {
                     self.idle_count += 1;
                     self.work.wait(&self.mutex);
@@ -340,7 +373,7 @@ pub fn Pipeline(comptime Source: type) type {
         }
 
         /// Gives the mutex up while it decodes.
-        fn decode(self: *Self, range: queues.Range, scratch: *Source.Scratch) void {
+        fn decode(self: *Self, range: queues.Range, scratch: *Source.Scratch, faults: *row_reads.Faults) void {
             const request = range.request;
             const task: Task = .{
                 .rows = request.rows.items,
@@ -348,9 +381,11 @@ pub fn Pipeline(comptime Source: type) type {
                 .end = range.end,
                 .memory = request.buffer.?.memory[0..request.bytes],
             };
+            const watched = self.scattered.enabled;
             self.mutex.unlock();
             var report: Report = .{};
             const failure: ?Failure = if (self.source.decode(task, scratch, &report)) |_| null else |err| err;
+            if (watched) faults.tell(&self.scattered.watch);
             self.mutex.lock();
             const outcome = self.queue.complete(range, failure, &report);
             if (outcome.oldest_finished) self.finished.signal();
@@ -371,7 +406,32 @@ pub fn Pipeline(comptime Source: type) type {
                 self.source.willNeed(hint.range);
                 self.mutex.lock();
                 self.hints.done(hint);
-                if (hint.holds and self.hints.holding == 0) self.work.broadcast();
+                if (hint.holds and self.hints.holding == 0) {
+                    self.work.broadcast();
+                    self.scattered.arrived.broadcast();
+                }
+            }
+        }
+
+        /// Asks for the bytes of batches, but for none while what a hint names is read from front to back.
+        fn readLoop(self: *Self) void {
+            threads.nameSelf("scx-row-reads");
+            self.mutex.lock();
+            defer self.mutex.unlock();
+            defer self.threadEnds();
+            while (self.life.load(.acquire) != .stopping) {
+                const claimed = if (self.hints.holding == 0) self.queue.claimReading() else null;
+                const range = claimed orelse {
+                    self.scattered.arrived.wait(&self.mutex);
+                    continue;
+                };
+                self.mutex.unlock();
+                self.scattered.askForRows(&self.source, range.request.rows.items);
+                self.mutex.lock();
+                const outcome = self.queue.completeReading(range);
+                if (outcome.oldest_finished) self.finished.signal();
+                if (outcome.orphan) |buffer| buffer.release();
+                self.work.broadcast();
             }
         }
     };

@@ -23,6 +23,8 @@ pub const Request = struct {
     next_row: usize = 0,
     /// Ranges that threads decode right now.
     running: u32 = 0,
+    /// Its bytes are to be asked for before its rows are handed out.
+    unread: bool = false,
     /// Nobody waits for it any more; it ends with its last running range.
     cancelled: bool = false,
     failure: ?Failure = null,
@@ -69,8 +71,9 @@ pub const Queue = struct {
 
     pub fn init(allocator: Allocator, options: Options) Failure!Queue {
         assert(options.batches_max > 0 and options.threads > 0 and options.range_rows > 0);
-        // A cancelled request lives on while a range of it runs, so there are at most as many as threads.
-        const storage = try allocator.alloc(Request, options.batches_max + options.threads);
+        // A cancelled request lives on while a range of it runs, so there are at most as many as threads, of which one
+        // more asks for bytes.
+        const storage = try allocator.alloc(Request, options.batches_max + options.threads + 1);
         errdefer allocator.free(storage);
         const pending = try allocator.alloc(*Request, options.batches_max);
         errdefer allocator.free(pending);
@@ -106,6 +109,7 @@ pub const Queue = struct {
         assert(request.buffer == null and request.running == 0);
         request.rows.clearRetainingCapacity();
         request.next_row = 0;
+        request.unread = false;
         request.cancelled = false;
         request.failure = null;
         queue.spare.appendAssumeCapacity(request);
@@ -124,12 +128,30 @@ pub const Queue = struct {
             const begin = request.next_row;
             const rows_left = request.rows.items.len - begin;
             if (rows_left == 0) continue;
+            if (request.unread) return null;
             const end = begin + @min(queue.range_rows, rows_left);
             request.next_row = end;
             request.running += 1;
             return .{ .request = request, .begin = begin, .end = end };
         }
         return null;
+    }
+
+    /// The oldest batch whose bytes are to be asked for: a range of no rows, which `completeReading` ends.
+    pub fn claimReading(queue: *Queue) ?Range {
+        for (queue.drained..queue.count) |offset| {
+            const request = queue.pending[(queue.head + offset) % queue.pending.len];
+            if (!request.unread) continue;
+            request.running += 1;
+            return .{ .request = request, .begin = request.next_row, .end = request.next_row };
+        }
+        return null;
+    }
+
+    /// From now on the rows of the batch are handed out.
+    pub fn completeReading(queue: *Queue, range: Range) Outcome {
+        range.request.unread = false;
+        return queue.complete(range, null, &.{});
     }
 
     pub fn complete(queue: *Queue, range: Range, failure: ?Failure, report: *const Report) Outcome {
@@ -273,6 +295,37 @@ test "a cancelled batch ends with its last running range" {
         try testing.expectEqual(null, request.failure);
         queue.giveBack(request);
     }
+}
+
+test "a batch is handed out when its bytes have been asked for, and no later one before it" {
+    var queue: Queue = try .init(testing.allocator, .{ .batches_max = 3, .threads = 1, .range_rows = 8 });
+    defer queue.deinit(testing.allocator);
+    const read = try pushRows(&queue, &.{1});
+    const first = try pushRows(&queue, &.{ 2, 3 });
+    const second = try pushRows(&queue, &.{4});
+    first.unread = true;
+    second.unread = true;
+    const before = try expectClaim(&queue, read, 0, 1);
+    try testing.expectEqual(null, queue.claim());
+    const reading = queue.claimReading().?;
+    try testing.expectEqual(Range{ .request = first, .begin = 0, .end = 0 }, reading);
+    try testing.expectEqual(null, queue.claim());
+    try testing.expectEqual(Outcome{}, queue.completeReading(reading));
+    const range = try expectClaim(&queue, first, 0, 2);
+    try testing.expectEqual(null, queue.claim());
+    // cancelled while it is asked for
+    const last = queue.claimReading().?;
+    const report: Report = .{};
+    _ = queue.complete(before, null, &report);
+    _ = queue.complete(range, null, &report);
+    queue.giveBack(queue.popFinished());
+    queue.giveBack(queue.popFinished());
+    try testing.expectEqual(null, queue.cancelOldest());
+    try testing.expect(second.cancelled);
+    try testing.expectEqual(Outcome{}, queue.completeReading(last));
+    try testing.expectEqual(null, queue.claimReading());
+    for (0..3) |_| try testing.expect((try pushRows(&queue, &.{9})).unread == false);
+    while (queue.count > 0) _ = queue.cancelOldest();
 }
 
 test "any mix of calls hands each row out once and keeps the order" {

@@ -265,6 +265,14 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         """
         self._call("scx_pipeline_will_need", row_start, row_end, int(hold))
 
+    def expect_scattered(self, *, scattered: bool = True) -> None:
+        """Whether batches take rows from anywhere.
+
+        Then a thread asks for the bytes of each before its rows are decoded, unless they seem to be
+        in memory, and where a row is touched all the same, only its own pages are read.
+        """
+        self._call("scx_pipeline_expect_scattered", int(scattered))
+
     def close(self) -> None:
         """End the threads. Batches that were received stay valid. Closing again does nothing."""
         self._closing = True  # ends a wait in another thread

@@ -40,6 +40,7 @@ class PipelineDecoder(RuledDecoder):
             self._pipeline = self._source.open_pipeline(
                 batches=max(1, self._lookahead), threads=self._threads
             )
+            self._pipeline.expect_scattered()
         rows = prepared.rows
         if len(self._offsets) > 1:
             rows = rows + self._offsets[prepared.file_ids]

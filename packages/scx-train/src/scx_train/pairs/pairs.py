@@ -206,6 +206,7 @@ class PairDecoder:
         """Have the threads of the pipeline decode it."""
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
+            self._pipeline.expect_scattered()
         self._pipeline.submit(prepared.rows)
         self._submitted.append(prepared)
 

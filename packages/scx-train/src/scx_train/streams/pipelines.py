@@ -60,6 +60,11 @@ class JointPipeline:
         for part in self._parts.values():
             part.will_need(row_start, row_end, hold=hold)
 
+    def expect_scattered(self, *, scattered: bool = True) -> None:
+        """Whether batches take rows from anywhere."""
+        for part in self._parts.values():
+            part.expect_scattered(scattered=scattered)
+
     def close(self) -> None:
         """End the threads of all. Closing again does nothing."""
         for part in self._parts.values():
