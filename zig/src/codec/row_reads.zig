@@ -18,8 +18,9 @@ const Allocator = std.mem.Allocator;
 /// A disk reads as much in the time of a request of its own, roughly: 40 KB at 2 GB/s and 50,000 requests a second, and
 /// at 125 MB/s and 3,000.
 const gap_bytes_max = 32 << 10;
-/// Of what may be in memory one request in so many is tried first.
-const sample_step = 16;
+/// Of what may be in memory one request in so many is tried first, but at least so many of them.
+const sample_step_max = 16;
+const samples_min = 32;
 
 /// A row of a matrix, by its shard.
 pub const Place = struct {
@@ -124,8 +125,9 @@ pub const Wishes = struct {
         const spans = wishes.settle();
         const before = platform.ownReads().blocks;
         if (!thorough) {
+            const step = std.math.clamp(spans.len / samples_min, 1, sample_step_max);
             var at: usize = 0;
-            while (at < spans.len) : (at += sample_step) spans[at].ask();
+            while (at < spans.len) : (at += step) spans[at].ask();
             if (platform.ownReads().blocks == before) return false;
         }
         for (spans) |span| span.ask();
@@ -278,8 +280,8 @@ const Nowhere = struct {
 };
 
 test "rows are asked for a block ahead, each once, and not at all when all is in memory" {
-    const rows = 5 * Ahead.block_rows / 2;
-    const start = 7;
+    const rows: usize = 5 * Ahead.block_rows / 2;
+    const start: usize = 7;
     var asked: std.ArrayList(usize) = try .initCapacity(testing.allocator, 8 * rows);
     defer asked.deinit(testing.allocator);
     var watch: Watch = .{};

@@ -24,6 +24,7 @@ from scx_train.streams.cutting import Cutting
 from scx_train.streams.epoch import EpochIterator
 from scx_train.streams.options import StreamOptions
 from scx_train.streams.order import EpochOrder, Rows, ShardGroups, ShardRows
+from scx_train.streams.page_cache import RowByRow, available_bytes, reading_of
 from scx_train.streams.pipelines import PipelineShelf
 from scx_train.streams.places import FilePlaces
 from scx_train.streams.progress import Progress, digest, progress_of
@@ -261,13 +262,17 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
             progress.finished = True
             return iter(())
         order, cutting = self._order(progress.epoch)
+        row_bytes = self._mmap_bytes / max(1, self._n_obs_physical)
+        reading = reading_of(order, row_bytes=row_bytes, available=available_bytes())
+        keeps_group_size = self._budget.demand.shard_group_size == self._options.shard_group_size
         return EpochIterator(
             shelf,
-            order,
+            order if reading.whole else RowByRow(order),
             cutting,
             progress=progress,
             prefetch_batches=self._budget.demand.prefetch_batches,
-            reads_ahead=self._budget.demand.shard_group_size == self._options.shard_group_size,
+            reads_ahead=keeps_group_size and reading.ahead,
+            scattered=reading.scattered,
             make_batch=self._batch,
             owner=type(self).__name__,
         )

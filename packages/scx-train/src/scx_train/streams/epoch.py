@@ -37,6 +37,7 @@ class EpochIterator(Iterator[BatchT]):
         progress: Progress,
         prefetch_batches: int,
         reads_ahead: bool,
+        scattered: bool,
         make_batch: Callable[[Any, Rows], BatchT],
         owner: str,
     ) -> None:
@@ -53,6 +54,7 @@ class EpochIterator(Iterator[BatchT]):
             order, cutting, progress.batch, self._pipeline, reads_ahead=reads_ahead
         )
         try:
+            self._pipeline.expect_scattered(scattered=scattered)
             for _ in range(prefetch_batches):
                 self._submit_next(self._pipeline)
         except BaseException:

@@ -130,6 +130,12 @@ class ShardRows:
         n_rows = int(self._stops[shard] - self._starts[shard])
         return int(self._ends[shard] - self._places[shard]) / n_rows if n_rows else 0.0
 
+    @property
+    def has_sparse_shards(self) -> bool:
+        """Whether of any shard fewer rows are streamed than it is worth reading as a whole for."""
+        n_chosen, n_rows = self._ends - self._places, self._stops - self._starts
+        return bool((n_chosen < SHARE_READ_AHEAD * n_rows).any())
+
     def range(self, shard: int) -> RowRange:
         """Where a shard lies in the file."""
         return RowRange(int(self._starts[shard]), int(self._stops[shard]))
@@ -180,6 +186,11 @@ class ShardGroups:
     def shuffled(self) -> bool:
         """Whether the rows of a group are mixed."""
         return self._shuffled
+
+    @property
+    def leaves_shards_out(self) -> bool:
+        """Whether `ranges` leaves any shard out."""
+        return self._shards.has_sparse_shards
 
     def ranges(self, group: int) -> list[RowRange]:
         """The shards of a group as ranges of rows, in the order of the epoch.
