@@ -77,6 +77,7 @@ def test_defaults() -> None:
         ("min_batch", 1025, "<= 1024"),
         ("max_memory_mb", 0, ">= 1"),
         ("layout", "csc", "'dense', 'csr'"),
+        ("dtype", {"rna": "float16"}, "must be one of 'float32'"),
         ("tail", "cut", "'drop', 'merge', 'keep'"),
         ("shard", 1, "<= 0"),
         ("num_shards", 0, ">= 1"),
@@ -107,6 +108,9 @@ def test_values_out_of_bounds(make_file: MakeFile, argument: str, value: Any, me
         ("obs_columns", "cell_type"),
         ("obs_columns", [3]),
         ("obs_columns", None),
+        ("hvg_indices", "0, 1"),
+        ("rows", b"0"),
+        ("source", None),
     ],
 )
 def test_values_of_the_wrong_kind(make_file: MakeFile, argument: str, value: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
-from scx_train import MultimodalTrainingDataset, SparseCellSetDataset, TrainingDataset
+from scx_train import IndexPlanDataset, SparseCellSetDataset, TrainingDataset
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_what_is_no_list_of_paths(
 
 def test_several_files_where_one_is_taken(files: list[Path]) -> None:
     with pytest.raises(TypeError, match=r"path must be a str or os.PathLike, one file, not"):
-        MultimodalTrainingDataset(files)  # type: ignore[arg-type]
+        IndexPlanDataset(files)  # type: ignore[arg-type]
 
 
 def test_places_in_a_set_of_paths_mean_nothing(files: list[Path]) -> None:

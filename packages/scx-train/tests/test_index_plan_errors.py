@@ -128,7 +128,6 @@ def test_plans_that_are_no_iterable(dataset: IndexPlanDataset) -> None:
         ({"lookahead": 2.0}, TypeError),
         ({"max_plan_size": 0}, ValueError),
         ({"max_memory_mb": 0}, ValueError),
-        ({"max_memory_mb": None}, TypeError),
         ({"threads": 0}, ValueError),
         ({"normalize": 1}, TypeError),
         ({"sort_by_shard": "yes"}, TypeError),

@@ -105,6 +105,15 @@ def test_too_little_is_an_error_that_says_what_fits(wide: Path) -> None:
         IndexPlanDataset(wide, max_memory_mb=1)
 
 
+def test_none_stands_for_the_defaults(wide: Path) -> None:
+    names = ("cache_shards", "lookahead", "max_plan_size", "max_memory_mb")
+    with (
+        IndexPlanDataset(wide, threads=1) as left_out,
+        IndexPlanDataset(wide, threads=1, **dict.fromkeys(names)) as given,
+    ):
+        assert given.memory_budget() == left_out.memory_budget()
+
+
 def test_defaults() -> None:
     import inspect
 

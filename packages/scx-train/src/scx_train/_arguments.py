@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from typing import Any, Literal
 
 import numpy as np
@@ -159,6 +159,15 @@ def column_names(
     return tuple(dict.fromkeys(str(name) for name in names))
 
 
+def listed(value: Any, argument: str, *, example: Sequence[str]) -> None:
+    """TypeError where names come in no order, and batches follow it."""
+    if isinstance(value, Set) and not isinstance(value, KeysView):
+        raise TypeError(
+            f"{argument} must be a list of names, such as {list(example)!r}, not "
+            f"{type(value).__name__}, which has no order: batches have them in its order"
+        )
+
+
 def gene_panel(
     value: Any, *, n_vars: int, stacklevel: int, argument: str = "hvg_indices"
 ) -> npt.NDArray[np.uint32] | None:
@@ -202,7 +211,7 @@ def gene_panel(
 
 def _numbers(value: Any, argument: str) -> npt.NDArray[Any]:
     """One-dimensional; what its elements are is for the caller to check."""
-    if isinstance(value, Set | Mapping | slice):
+    if isinstance(value, Set | Mapping | slice | str | bytes):
         raise TypeError(f"{argument} must be a list or an array, not {type(value).__name__}")
     if np.ma.is_masked(value):
         raise ValueError(f"{argument} has masked entries: pass {argument}.compressed()")

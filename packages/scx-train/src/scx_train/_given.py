@@ -62,6 +62,13 @@ def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
     return paths
 
 
+def one_path_or_list(value: Any, argument: str = "path") -> str | tuple[str, ...]:
+    """The path of a single file, or those of a list; raises as `one_path` and `path_list`."""
+    if isinstance(value, str | os.PathLike):
+        return one_path(value, argument)
+    return path_list(value, argument)
+
+
 def ordered(value: Any, argument: str) -> Iterable[Any]:
     """What has an order that all processes agree on.
 

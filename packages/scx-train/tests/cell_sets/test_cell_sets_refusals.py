@@ -200,7 +200,7 @@ def test_paths(make_collection: MakeCollection, tmp_path: Path) -> None:
     files = make_collection([(20, 6, 2)])
     with pytest.raises(TypeError, match=r"for one file pass \[path\]"):
         SparseCellSetDataset(files.paths[0])
-    with pytest.raises(ValueError, match="paths is empty"):
+    with pytest.raises(ValueError, match="paths is an empty list"):
         SparseCellSetDataset([])
     with pytest.raises(TypeError, match="paths"):
         SparseCellSetDataset([3])  # type: ignore[list-item]

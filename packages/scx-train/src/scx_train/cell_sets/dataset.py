@@ -29,11 +29,9 @@ from scx_train.cell_sets.pipeline import PipelineDecoder
 from scx_train.cell_sets.plans import CellSetRules
 from scx_train.cell_sets.readers import Readers, Selection, checked_paths
 from scx_train.inputs.counts import DRAWN, NORMALISED
+from scx_train.plans.budget import DEFAULT_CACHE_SHARDS, DEFAULT_LOOKAHEAD
 from scx_train.plans.lifecycle import TerminalDataset
 from scx_train.streams.budget import MB
-
-DEFAULT_CACHE_SHARDS = 128
-DEFAULT_LOOKAHEAD = 4
 
 
 class SparseCellSetDataset(TerminalDataset):

@@ -18,7 +18,7 @@ from scx_core._errors import CorruptFileError
 from scx_core._section_names import SectionType
 from scx_core.native.container import FileReader
 from scx_core.native.matrix import Matrix
-from scx_train._given import absolute
+from scx_train._given import path_list
 from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts
 from scx_train.inputs.source import open_source
@@ -362,13 +362,4 @@ def checked_paths(paths: Any) -> list[str]:
         raise TypeError(f"paths={paths!r} must be a list of paths; for one file pass [path]")
     if isinstance(paths, Set | Mapping):
         raise TypeError(f"paths={paths!r} must be a list of paths: file_ids are places in it")
-    try:
-        given = [os.fspath(path) for path in paths]
-    except TypeError:
-        raise TypeError(f"paths={paths!r} must be a list of paths (str or os.PathLike)") from None
-    for path in given:
-        if not isinstance(path, str):
-            raise TypeError(f"paths holds {path!r}, but paths are str or os.PathLike of str")
-    if not given:
-        raise ValueError("paths is empty, but at least one file is needed")
-    return [absolute(path) for path in given]
+    return list(path_list(paths, "paths"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from scx_train._arguments import is_list, number, text
-from scx_train._given import ordered, path_list
+from scx_train._given import ordered
 from scx_train.inputs.joined_files import JoinedFiles
 from scx_train.inputs.source import Source, open_source
 
@@ -132,11 +131,6 @@ class FileSet(JoinedFiles[Source]):
         return self.genes.names
 
 
-def is_single(path: Any) -> bool:
-    """Whether it is meant as the path of one file; what is wrong with it is said elsewhere."""
-    return isinstance(path, (str, bytes, os.PathLike))
-
-
 def refuse_matching(*, genes: Any, gene_key: Any) -> None:
     """ValueError where genes of a single file are to be matched."""
     if genes is not None or gene_key is not None:
@@ -147,7 +141,7 @@ def refuse_matching(*, genes: Any, gene_key: Any) -> None:
 
 
 def file_options(
-    path: Any,
+    paths: str | tuple[str, ...],
     *,
     source: Any,
     modality: Any,
@@ -155,19 +149,19 @@ def file_options(
     gene_key: Any,
     min_known_genes: Any,
 ) -> FileOptions | None:
-    """Check the arguments; None where `path` is a single one, to which those on genes are nothing.
+    """Check the arguments; None for a single path, to which those on genes are nothing.
 
     Raises
     ------
     TypeError, ValueError
         One is not valid, or there is a single file and genes are to be matched.
     """
-    if is_single(path):
+    if isinstance(paths, str):
         _share(min_known_genes, "min_known_genes")
         refuse_matching(genes=genes, gene_key=gene_key)
         return None
     return FileOptions(
-        paths=path_list(path),
+        paths=paths,
         source=text(source, "source"),
         modality=None if modality is None else text(modality, "modality"),
         genes=gene_options(genes=genes, gene_key=gene_key, min_known_genes=min_known_genes),

@@ -151,9 +151,8 @@ class Modalities:
                 f"one is meant, {choices}"
             )
         own = [f"{each}:{key}" for each, part in parts.items() for key in keys_of(part)]
-        raise KeyError(
-            f"{self.path} has no {what} {name!r}; it has {', '.join([*shared, *own]) or 'none'}"
-        )
+        names = ", ".join(dict.fromkeys([*shared, *own])) or "none"
+        raise KeyError(f"{self.path} has no {what} {name!r}; it has {names}")
 
     def _mask(self, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
         if rows is None:

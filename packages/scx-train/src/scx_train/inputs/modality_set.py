@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_train._arguments import text
 from scx_train._by_modality import ByModality
-from scx_train._given import one_path, path_list
 from scx_train.inputs.file_set import (
     FileSet,
     GeneOptions,
     gene_options,
-    is_single,
     refuse_matching,
 )
 from scx_train.inputs.joined_files import JoinedFiles
@@ -109,7 +108,7 @@ def _as_in_first(part: Modalities, first: Modalities) -> Modalities:
 
 
 def modality_options(
-    path: Any,
+    paths: str | tuple[str, ...],
     names: tuple[str, ...] | None,
     *,
     source: ByModality[str],
@@ -130,11 +129,9 @@ def modality_options(
     named = dict.fromkeys(name for of in of_genes.values() for name in of.names)
     genes = {name: options(name) for name in named}
     others = options(None)
-    paths: str | tuple[str, ...]
-    if is_single(path):
-        paths = one_path(path)
+    for name in (None, *source.names):
+        text(source(name), "source")
+    if isinstance(paths, str):
         for each in (others, *genes.values()):
             refuse_matching(genes=each.genes, gene_key=each.gene_key)
-    else:
-        paths = path_list(path)
     return ModalityOptions(paths, names, source, lambda name: genes.get(name, others))

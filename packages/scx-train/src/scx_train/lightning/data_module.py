@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,16 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._genes import MIN_KNOWN_GENES
-from scx_core.native.pipeline import epoch_stream, shuffle
+from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
-from scx_train._given import kept, one_path, path_list
+from scx_train._given import kept, one_path_or_list
 from scx_train._warn import told_before, warn
 from scx_train.inputs.cells import in_both
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.cell_stream import replaced
+from scx_train.streams.places import FilePlaces
 from scx_train.streams.sampling import of_single_cells
+from scx_train.streams.split import drawn
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch import TrainingIterable
 
@@ -50,7 +50,6 @@ from scx_train.lightning.scvi_module import ScviModule
 
 # They say which cells make a batch of training; all cells are validated.
 SEMI_SUPERVISED = "SCANVI"
-TAG_TRAIN = int.from_bytes(b"SCXTRAIN", "big")
 FILE_DEFAULTS = {
     "source": "X", "modality": None, "genes": None, "gene_key": None,
     "min_known_genes": MIN_KNOWN_GENES,
@@ -58,7 +57,7 @@ FILE_DEFAULTS = {
 TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
-class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
+class ScxDataModule(ScviModule, FilePlaces, LightningDataModule):  # type: ignore[misc]
     """Loaders over .scx files for a `LightningModule`, and for models of scvi-tools.
 
     **Values are normalised and logged by default**, as those of `TrainingDataset`; models of
@@ -161,8 +160,7 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         super().__init__()
         if model_name == SEMI_SUPERVISED and labels_key is None:
             raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
-        single = isinstance(scx_path, str | os.PathLike)
-        self._path: Any = (one_path if single else path_list)(scx_path, "scx_path")
+        self._path: Any = one_path_or_list(scx_path, "scx_path")
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
         self._pin_memory = arguments.flag(pin_memory, "pin_memory")
@@ -186,7 +184,8 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
             self._n_vars = dataset.n_vars
             self._where = dataset._path
             self._content = dataset._content
-            self._measured = dataset.measured
+            self._share_places(dataset)
+            self._genes = dataset._genes
             self._cells: Rows = dataset._rows.all_rows()
             self.var_names = dataset.var_names
             if self._options.get("pflog"):  # one estimate for training and validation
@@ -212,7 +211,12 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
     @property
     def measured(self) -> npt.NDArray[np.bool_]:
         """bool, shape (files, `n_output_genes`): which genes each file has at all. Read-only."""
-        return self._measured
+        return self._genes.measured
+
+    @property
+    def gene_matches(self) -> tuple[GeneMatch, ...]:
+        """How well the genes of each of several files fit; empty for a single path."""
+        return self._genes.matches
 
     @property
     def n_train(self) -> int:
@@ -262,7 +266,7 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
         self.train_idx, self.val_idx = self._cells, self._cells[:0]
         if train_size is not None:
             seed = arguments.seed(self._options["seed"])
-            self.train_idx, self.val_idx = _drawn(self._cells, train_size, seed)
+            self.train_idx, self.val_idx = drawn(self._cells, train_size, seed)
         if validation_rows is not None:
             source = self._opened()
             given = arguments.row_selection(
@@ -387,17 +391,7 @@ class ScxDataModule(ScviModule, LightningDataModule):  # type: ignore[misc]
 
 
 def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:
-    return () if value is None else arguments.column_names(value, argument)
-
-
-def _drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
-    train_size = arguments.number(train_size, "train_size")
-    if not 0 < train_size <= 1:
-        raise ValueError(f"train_size={train_size} must be above 0 and at most 1")
-    # Not one more for the rounding of products such as 0.55 * 100.
-    n_train = math.ceil(round(train_size * len(cells), 6))
-    # No generator of numpy: those may change with its version, and cells for training then
-    # be among those for validation.
-    shuffled = cells.copy()
-    shuffle(shuffled, stream=epoch_stream(seed=seed, tag=TAG_TRAIN, epoch=0))
-    return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
+    if value is None:
+        return ()
+    arguments.listed(value, argument, example=("donor", "assay"))
+    return arguments.column_names(value, argument, example=("donor", "assay"))

@@ -19,6 +19,8 @@ from scx_train.inputs.source import Source, open_source
 from scx_train.pairs.index_plan_batches import IndexPlanBatchIter
 from scx_train.pairs.pairs import PairDecoder, PairRules
 from scx_train.plans.budget import (
+    DEFAULT_CACHE_SHARDS,
+    DEFAULT_LOOKAHEAD,
     DEFAULT_MEMORY_MB,
     DEFAULT_PLAN_SIZE,
     Adaptive,
@@ -65,22 +67,25 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
     target_sum
         Total of a scaled cell, default 1e4.
     cache_shards
-        The most decoded shards that are kept, default 128. The codec of this package's files
-        decodes each row on its own, straight into the batch: nothing is kept, and nothing charged.
+        The most decoded shards that are kept; 128 (default), also for None. The codec of this
+        package's files decodes each row on its own, straight into the batch: nothing is kept, and
+        nothing charged.
     sort_by_shard
         Reorder each plan by the lower of a pair's two shards, equal ones in the plan's order, so
         that reading goes forward in the file; True (default), or False for the plan's own order.
     lookahead
         How many plans may be under way, that is pulled from the iterable and not yet handed out as
-        a batch; default 4. 0 pulls a plan when its batch is asked for, and decodes nothing ahead.
+        a batch; 4 (default), also for None. 0 pulls a plan when its batch is asked for, and decodes
+        nothing ahead.
     max_plan_size
-        How many pairs a plan may have, default 16384. A wider one is a RuntimeError.
+        How many pairs a plan may have; 16384 (default), also for None. A wider one is a
+        RuntimeError.
     max_memory_mb
         What one running iterator may take beside the map of the file, in units of 2**20 bytes, with
         plans of `max_plan_size` pairs. Where it is too little, `lookahead` goes down to 1, then
-        `cache_shards` to 1; where that is not enough, it is a RuntimeError. Left out, it is 512, or
-        what the least settings take, up to 4096; with still more, a `max_plan_size` that was left
-        out as well is lowered.
+        `cache_shards` to 1; where that is not enough, it is a RuntimeError. Left out, or None, it
+        is 512, or what the least settings take, up to 4096; with still more, a `max_plan_size` that
+        was left out as well is lowered.
     threads
         Decode threads, at most 64; None (default) for one per CPU that the process may use.
     modality
@@ -137,11 +142,11 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
         normalize: bool = True,
         log1p: bool = True,
         target_sum: float = 1e4,
-        cache_shards: int = 128,
+        cache_shards: int | None = DEFAULT_CACHE_SHARDS,
         sort_by_shard: bool = True,
-        lookahead: int = 4,
-        max_plan_size: int = DEFAULT_PLAN_SIZE,
-        max_memory_mb: int = DEFAULT_MEMORY_MB,
+        lookahead: int | None = DEFAULT_LOOKAHEAD,
+        max_plan_size: int | None = DEFAULT_PLAN_SIZE,
+        max_memory_mb: int | None = DEFAULT_MEMORY_MB,
         threads: int | None = None,
         modality: str | None = None,
         source: str = "X",
@@ -158,11 +163,15 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
             pflog_alpha=pflog_alpha,
         )
         self._threads = arguments.threads(threads)
-        self._lookahead = _lookahead(lookahead)
-        self._cache_shards = arguments.whole_number(cache_shards, "cache_shards", lowest=1)
+        self._lookahead = DEFAULT_LOOKAHEAD if lookahead is None else _lookahead(lookahead)
+        self._cache_shards = DEFAULT_CACHE_SHARDS
+        if cache_shards is not None:
+            self._cache_shards = arguments.whole_number(cache_shards, "cache_shards", lowest=1)
         by_shard = arguments.flag(sort_by_shard, "sort_by_shard")
-        plan_size = _or_default(max_plan_size, "max_plan_size", highest=BATCH_ROWS_MAX // 2)
-        limit_mb = _or_default(max_memory_mb, "max_memory_mb")
+        plan_size = _or_default(
+            max_plan_size, "max_plan_size", DEFAULT_PLAN_SIZE, highest=BATCH_ROWS_MAX // 2
+        )
+        limit_mb = _or_default(max_memory_mb, "max_memory_mb", DEFAULT_MEMORY_MB)
         names = arguments.column_names(obs_columns, "obs_columns")
         modality = None if modality is None else arguments.text(modality, "modality")
         if arguments.flag(scatter_block_index, "scatter_block_index"):
@@ -326,6 +335,14 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
         return self._counters.report()
 
     @property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """The name of each column of `X` and `X_paired`, read from the file."""
+        self._check_usable()
+        assert self._source is not None  # it is not closed
+        names = self._source.var_names()
+        return names if self._panel is None else names[self._panel]
+
+    @property
     def n_obs(self) -> int:
         """How many cells the file has, without those that are marked as deleted."""
         return self._n_obs - self._n_deleted
@@ -350,8 +367,10 @@ def _lookahead(value: Any) -> int:
     return arguments.whole_number(value, "lookahead", lowest=0, highest=BATCHES_MAX)
 
 
-def _or_default(value: Any, argument: str, *, highest: int | None = None) -> int:
-    """A positive whole number, or the default as it is, which may give way."""
+def _or_default(value: Any, argument: str, default: Adaptive, *, highest: int | None = None) -> int:
+    """A positive whole number, or the default as it is, which may give way; also for None."""
+    if value is None:
+        return default
     if isinstance(value, Adaptive):
         return value
     return arguments.whole_number(value, argument, lowest=1, highest=highest)

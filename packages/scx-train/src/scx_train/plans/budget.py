@@ -17,6 +17,8 @@ class Adaptive(int):
     """A default that may give way, told apart from the same number given by the user."""
 
 
+DEFAULT_CACHE_SHARDS = 128
+DEFAULT_LOOKAHEAD = 4
 DEFAULT_MEMORY_MB = Adaptive(512)
 DEFAULT_PLAN_SIZE = Adaptive(16_384)
 

@@ -14,6 +14,7 @@ from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
 from scx_train._by_modality import ByModality, matchings, panels
+from scx_train._given import one_path_or_list
 from scx_train.inputs.modalities import Modalities
 from scx_train.inputs.modality_set import ModalitySet, modality_options
 from scx_train.streams.batch import MultimodalBatch, matrix_of
@@ -185,7 +186,8 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         self._return_dict = arguments.flag(return_dict, "return_dict")
         names = None
         if modalities is not None:
-            names = arguments.column_names(modalities, "modalities", example=["rna", "adt"])
+            arguments.listed(modalities, "modalities", example=("rna", "adt"))
+            names = arguments.column_names(modalities, "modalities", example=("rna", "adt"))
             if not names:
                 raise ValueError("modalities is empty: pass None for all")
         of_source: ByModality[str] = ByModality(source, "source", default="X")
@@ -209,7 +211,9 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
                 min_known_genes, "min_known_genes", default=MIN_KNOWN_GENES
             ),
         }
-        self._files = modality_options(path, names, source=of_source, of_genes=of_genes)
+        self._files = modality_options(
+            one_path_or_list(path), names, source=of_source, of_genes=of_genes
+        )
         opened = self._files.open()
         self._names = tuple(opened.sources)
         for of in (of_source, of_panel, *of_transform.values(), *of_genes.values()):

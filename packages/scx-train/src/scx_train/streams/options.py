@@ -107,7 +107,7 @@ def stream_options(
     return StreamOptions(
         batch_size=cells,
         obs_columns=arguments.column_names(obs_columns, "obs_columns"),
-        obsm=arguments.column_names(obsm, "obsm"),
+        obsm=arguments.column_names(obsm, "obsm", example=("X_pca",)),
         shard_group_size=arguments.shard_group_size(shard_group_size),
         prefetch_batches=arguments.prefetch_batches(prefetch_batches),
         seed=arguments.seed(seed),

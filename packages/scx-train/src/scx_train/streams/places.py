@@ -17,7 +17,10 @@ from scx_train.streams.order import Rows
 
 
 class FilePlaces:
-    """A data set of one file or several. A subclass calls `_keep_places` in its constructor."""
+    """Cells of one file or several.
+
+    A subclass calls `_keep_places` or `_share_places` in its constructor.
+    """
 
     def _keep_places(self, cells: Cells) -> None:
         """Keep where files begin, if there are several; not the files themselves."""
@@ -28,6 +31,11 @@ class FilePlaces:
         else:
             self._paths = (cells.path,)
             self._row_offsets = np.array([0, cells.n_obs], dtype=np.int64)
+
+    def _share_places(self, other: FilePlaces) -> None:
+        """Keep what a data set over the same files has kept."""
+        self._has_list, self._paths = other._has_list, other._paths
+        self._row_offsets = other._row_offsets
 
     @property
     def paths(self) -> tuple[str, ...]:

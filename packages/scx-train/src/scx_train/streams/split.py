@@ -13,12 +13,13 @@ import numpy.typing as npt
 from scx_core.experiment import Experiment
 from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
-from scx_train._given import one_path, path_list
+from scx_train._given import one_path_or_list
 from scx_train.inputs.joined_files import joined
 from scx_train.inputs.obs import ObsValues, file_column
 
 Rows = npt.NDArray[np.int64]
 TAG_SPLIT = int.from_bytes(b"SCXSPLIT", "big")
+TAG_TRAIN = int.from_bytes(b"SCXTRAIN", "big")
 
 
 def split(
@@ -73,8 +74,8 @@ def split(
     for argument, given in (("stratify", stratify), ("group", group)):
         if given is not None:
             arguments.text(given, argument)
-    single = isinstance(path, str | os.PathLike)
-    files = [Experiment(each) for each in ((one_path(path),) if single else path_list(path))]
+    paths = one_path_or_list(path)
+    files = [Experiment(each) for each in ((paths,) if isinstance(paths, str) else paths)]
     live = _live_rows(files)
     stream = epoch_stream(seed=seed, tag=TAG_SPLIT, epoch=0)
     name = stratify if group is None else group
@@ -98,6 +99,26 @@ def split(
                 + (f" in {len(np.unique(labels))} groups" if group is not None else "")
             )
     return [live[part] for part in parts]
+
+
+def drawn(cells: Rows, train_size: float, seed: int) -> tuple[Rows, Rows]:
+    """A share of these cells, rounded up, and the others; both ascending.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The share is no number above 0 and at most 1.
+    """
+    train_size = arguments.number(train_size, "train_size")
+    if not 0 < train_size <= 1:
+        raise ValueError(f"train_size={train_size} must be above 0 and at most 1")
+    # Not one more for the rounding of products such as 0.55 * 100.
+    n_train = math.ceil(round(train_size * len(cells), 6))
+    # No generator of numpy: those may change with its version, and cells for training then
+    # be among those for validation.
+    shuffled = cells.copy()
+    shuffle(shuffled, stream=epoch_stream(seed=seed, tag=TAG_TRAIN, epoch=0))
+    return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
 
 
 def _live_rows(files: list[Experiment]) -> Rows:

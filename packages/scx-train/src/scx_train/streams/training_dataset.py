@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
-from scx_train._given import one_path
+from scx_train._given import one_path_or_list
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.batch import Batch, matrix_of
@@ -273,8 +273,9 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         )
         modality = None if modality is None else arguments.text(modality, "modality")
         source = arguments.text(source, "source")
+        paths = one_path_or_list(path)
         self._files = file_options(
-            path,
+            paths,
             source=source,
             modality=modality,
             genes=genes,
@@ -282,9 +283,10 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             min_known_genes=min_known_genes,
         )
         opened: Source | FileSet
-        if self._files is None:
-            opened = open_source(one_path(path), source=source, modality=modality, stacklevel=3)
+        if isinstance(paths, str):
+            opened = open_source(paths, source=source, modality=modality, stacklevel=3)
         else:
+            assert self._files is not None
             opened = self._files.open(stacklevel=3)
         self._keep_matrix(
             n_vars=opened.n_vars,

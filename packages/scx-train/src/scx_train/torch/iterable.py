@@ -12,11 +12,12 @@ import torch.utils.data
 
 from scx_core._errors import CorruptFileError
 from scx_train import _arguments as arguments
-from scx_train._given import kept, one_path, path_list
+from scx_train._given import kept, one_path_or_list
 from scx_train._process import usable_cpus
 from scx_train._warn import told_before
 from scx_train.streams.cell_stream import replaced
 from scx_train.streams.multimodal_dataset import MultimodalTrainingDataset
+from scx_train.streams.places import FilePlaces
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch.batch import to_tensors
 from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
@@ -68,7 +69,7 @@ def _with_bfloat16(batch: Any, places: Sequence[Any]) -> Any:
     return batch
 
 
-class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ignore[misc]
     """The batches of a data set as tensors.
 
     It holds arguments only, and builds a data set of the class `_DATASET` in each process.
@@ -84,8 +85,7 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         for name in ("shard", "num_shards"):
             if name in options:
                 raise TypeError(f"{name} is not an option here: the DataLoader's workers decide it")
-        self._path: Any
-        self._path = (one_path if isinstance(path, str | os.PathLike) else path_list)(path)
+        self._path: Any = one_path_or_list(path)
         self._options = kept(options)
         options = self._options  # an iterator is used up by now
         self._lengths: dict[tuple[int, int], int] = {}
@@ -94,6 +94,8 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._resumed: tuple[int, int] | None = None
         rank, world_size = self._rank()
         with self._build(rank, world_size) as dataset:
+            self._share_places(dataset)
+            self._gene_matches: Any = dataset.gene_matches
             self._n_obs = dataset.n_obs
             self._n_vars: Any = dataset.n_vars
             self._n_output_genes: Any = dataset.n_output_genes
@@ -198,6 +200,10 @@ class DatasetIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         if distributed.is_available() and distributed.is_initialized():
             options["rank"], options["world_size"] = self._rank()
         return {**self.__dict__, "_options": options, "_local": None, "_current": None}
+
+    def _var_names(self) -> Any:
+        with self._rebuild(*self._rank()) as dataset:
+            return dataset.var_names
 
     def _bfloat16(self, dataset: Dataset) -> list[Any]:
         """Where a batch has matrices of bfloat16: their names, or their places in a tuple."""

@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from scx_core._genes import GeneMatch
 from scx_train.streams.multimodal_dataset import MultimodalTrainingDataset
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch.iterable import DatasetIterable
@@ -64,6 +68,18 @@ class TrainingIterable(DatasetIterable):
         super().__init__(path, {"batch_size": batch_size, **options})
 
     @property
+    def var_names(self) -> npt.NDArray[np.object_]:
+        """The name of each column of `X`; each use reads them from the file."""
+        names: npt.NDArray[np.object_] = self._var_names()
+        return names
+
+    @property
+    def gene_matches(self) -> tuple[GeneMatch, ...]:
+        """How well the genes of each of several files fit; empty for a single path."""
+        matches: tuple[GeneMatch, ...] = self._gene_matches
+        return matches
+
+    @property
     def n_vars(self) -> int:
         """How many genes there are."""
         return int(self._n_vars)
@@ -114,8 +130,18 @@ class MultimodalTrainingIterable(DatasetIterable):
         batch_size: int = 1024,
         **options: Any,
     ) -> None:
-        names = modalities if modalities is None or isinstance(modalities, str) else [*modalities]
-        super().__init__(path, {"modalities": names, "batch_size": batch_size, **options})
+        super().__init__(path, {"modalities": modalities, "batch_size": batch_size, **options})
+
+    @property
+    def var_names(self) -> dict[str, npt.NDArray[np.object_]]:
+        """For each modality the name of each column; each use reads them from the file."""
+        names: dict[str, npt.NDArray[np.object_]] = self._var_names()
+        return names
+
+    @property
+    def gene_matches(self) -> dict[str, tuple[GeneMatch, ...]]:
+        """For each modality how well each of several files fits; empty for a single path."""
+        return dict(self._gene_matches)
 
     @property
     def n_vars(self) -> dict[str, int]:
