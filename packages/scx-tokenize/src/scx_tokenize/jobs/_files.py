@@ -10,12 +10,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .._arguments import available_cpus
 
 PARTIAL_SUFFIX = ".tmp"
 HASHED_BYTES = 2**20
+HASHED_IN_THREADS_BYTES = 2**23
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,14 +48,24 @@ def write_text(target: Path, text: str) -> None:
 
 def sha256_of(path: Path, stop: threading.Event | None = None) -> str:
     """The hash of a file's bytes, hexadecimal; `Stopped` once `stop` is set."""
-    digest = hashlib.sha256()
-    piece = memoryview(bytearray(HASHED_BYTES))
+    return _hash_of(path, hashlib.sha256(), HASHED_BYTES, stop)
+
+
+def blake3_of(path: Path, stop: threading.Event | None = None, *, threads: int = 1) -> str:
+    """The same with BLAKE3, which is faster, and of which several threads take parts of a file."""
+    from blake3 import blake3
+
+    return _hash_of(path, blake3(max_threads=threads), HASHED_IN_THREADS_BYTES, stop)
+
+
+def _hash_of(path: Path, digest: Any, piece_bytes: int, stop: threading.Event | None) -> str:
+    piece = memoryview(bytearray(piece_bytes))
     with path.open("rb", buffering=0) as file:
         while n_bytes := file.readinto(piece):
             digest.update(piece[:n_bytes])
             if stop is not None and stop.is_set():
                 raise Stopped
-    return digest.hexdigest()
+    return str(digest.hexdigest())
 
 
 def each_in_threads(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from scx_core._genes import without_version
 
+from .._arguments import available_cpus
 from .._genes import FileGenes, file_genes, match_genes
 from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
 from ._description import InputFile
-from ._files import each_in_threads, sha256_of
+from ._files import blake3_of, each_in_threads
 from ._fractions import first_fractions
 from ._obs import kept_positions, obs_arrays
 from ._vocabulary import Vocabulary
@@ -161,21 +163,26 @@ def input_files(
 
 def content_identities(paths: Sequence[str]) -> list[str]:
     """The `content_identity` of each file; several are read at once."""
-    with closing(each_in_threads(content_identity, paths)) as identities:
+    threads = max(1, available_cpus() // max(1, len(paths)))
+    identity = partial(content_identity, threads=threads)
+    with closing(each_in_threads(identity, paths)) as identities:
         return list(identities)
 
 
-def content_identity(path: str, stop: threading.Event | None = None) -> str:
+def content_identity(
+    path: str, stop: threading.Event | None = None, *, threads: int | None = None
+) -> str:
     """What stands for the content of a file, hexadecimal.
 
-    Of a .scx file, a hash of the names and hashes of its sections; of an .h5ad, its SHA-256.
+    Of a .scx file, a hash of the names and hashes of its sections; of an .h5ad, its BLAKE3, by so
+    many threads, or by as many as there are CPUs.
     """
     if kind_of(path) == "scx":
         from scx_core.experiment import Experiment
 
         with Experiment(path) as experiment:
             return _of_sections(experiment)
-    return sha256_of(Path(path), stop)
+    return blake3_of(Path(path), stop, threads=threads or available_cpus())
 
 
 def identity_of(cells: Cells) -> str:
