@@ -59,6 +59,23 @@ def test_a_stateful_loader_goes_on(
     assert rows(other) == expected[2]
 
 
+@pytest.mark.parametrize("before", [0, 1, 8, 11])
+def test_an_epoch_that_was_left_early_does_not_count(make_file: MakeFile, before: int) -> None:
+    path = make_file(101)
+    expected = expected_epochs(path, 2)[1]
+    for num_workers in (0, 2):
+        options = {"batch_size": None, "num_workers": num_workers}
+        loader = StatefulDataLoader(TrainingIterable(path, 10), **options)
+        left = iter(loader)
+        for _ in range(before):
+            next(left)
+        iterator = iter(loader)
+        assert rows([next(iterator), next(iterator)]) == expected[:2]
+        other = StatefulDataLoader(TrainingIterable(path, 10), **options)
+        other.load_state_dict(loader.state_dict())
+        assert rows(other) == expected[2:]
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_stateful_loader_of_each_rank_goes_on(make_file: MakeFile, num_workers: int) -> None:
     path = make_file(104)

@@ -118,7 +118,7 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
                 place.worker, seed=place.seed, num_workers=place.num_workers
             )
         dataset.set_epoch(epoch)
-        received = int(dataset.state_dict()["batch"])
+        received = dataset._next.batch  # not 0 where a state was loaded
         self._current = _Batches(
             iter(dataset), epoch=epoch, received=received, bfloat16=self._bfloat16(dataset)
         )
