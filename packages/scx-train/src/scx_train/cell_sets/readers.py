@@ -62,7 +62,7 @@ class Reader:
     content: bytes
 
     @property
-    def live_rows(self) -> npt.NDArray[np.int64] | None:
+    def rows(self) -> npt.NDArray[np.int64] | None:
         """int64, ascending; the rows that plans may name; None for all."""
         if self.cells is None and not len(self.deleted):
             return None
@@ -245,17 +245,8 @@ class Readers:
                 cells[file_id] = reader.cells
             if len(reader.deleted):
                 deleted[file_id] = reader.deleted
-            if (
-                unless_counts is not None
-                and reader.matrix is not None
-                and warn_unless_counts(
-                    reader.matrix,
-                    reader.live_rows,
-                    label=reader.title,
-                    path=reader.path,
-                    consequence=unless_counts,
-                    stacklevel=stacklevel + 1,
-                )
+            if unless_counts is not None and warn_unless_counts(
+                [reader], unless_counts, stacklevel=stacklevel + 1
             ):
                 unless_counts = None  # once is enough
             if len(self._open) < self._limit:

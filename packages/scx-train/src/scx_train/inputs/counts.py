@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,23 +37,46 @@ DRAWN = (
 """What becomes of values that are no counts, and what to do instead."""
 
 
-def warn_unless_counts(
-    matrix: Matrix,
-    live: Rows | None,
-    *,
-    label: str,
-    path: str,
-    consequence: str,
-    stacklevel: int,
-) -> bool:
+class Looked(Protocol):
+    """What is looked at: a matrix (None without cells), its cells, and what messages call it."""
+
+    @property
+    def matrix(self) -> Matrix | None: ...
+    @property
+    def rows(self) -> Rows | None: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel: int) -> bool:
     """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
 
-    Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the matrix, or over its cells
-    `live`: reading few places costs little even where the file is not in memory. Damage shows
-    when its batch is due. Answers whether it has warned.
+    Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the cells of each matrix:
+    reading few places costs little even where the file is not in memory. Damage shows when its
+    batch is due. The first matrix that has such values is told, once; answers whether there is one.
     """
-    if matrix.dtype.kind == "u" or is_told():
+    if is_told():
         return False
+    for part in parts:
+        found = _no_count(part)
+        if found is not None:
+            value, row = found
+            warn(
+                f"{part.title} of {part.path} holds {value:g} in row {row}, so it does not hold "
+                f"counts: {consequence}",
+                stacklevel=stacklevel,
+            )
+            return True
+    return False
+
+
+def _no_count(part: Looked) -> tuple[float, int] | None:
+    """A value that is no count, and its row."""
+    matrix, live = part.matrix, part.rows
+    if matrix is None or matrix.dtype.kind == "u":
+        return None
     n_live = matrix.info.n_rows if live is None else len(live)
     for start in np.linspace(0, n_live, STRETCHES, endpoint=False).astype(np.int64).tolist():
         rows = np.arange(start, min(start + STRETCH_ROWS, n_live), dtype=np.int64)
@@ -67,13 +90,8 @@ def warn_unless_counts(
             wrong = np.flatnonzero(~((values >= 0) & (values == np.floor(values))))
         if wrong.size:
             row = rows[np.searchsorted(indptr, wrong[0], side="right") - 1]
-            warn(
-                f"{label} of {path} holds {values[wrong[0]]:g} in row {row}, so it does not hold "
-                f"counts: {consequence}",
-                stacklevel=stacklevel,
-            )
-            return True
-    return False
+            return float(values[wrong[0]]), int(row)
+    return None
 
 
 def overdispersion(matrix: Matrix, *, rows: Rows | None, where: str) -> float:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.experiment import Experiment
 from scx_core.experiment._modality import Modality
 from scx_train.inputs.obs import (
     EXACT_IN_FLOAT64,
@@ -22,43 +21,26 @@ from scx_train.inputs.obs import (
     numbers,
     training_column,
 )
-from scx_train.inputs.source import Fingerprint, Source, open_with_all_rows, source_of
+from scx_train.inputs.open_file import OpenFile
+from scx_train.inputs.source import Source, open_with_all_rows, source_of
 
 
 @dataclass(frozen=True)
-class Modalities:
-    """One matrix of each of some modalities; all have the same shards.
+class Modalities(OpenFile):
+    """One matrix of each of some modalities of an open file; all have the same shards.
 
     Attributes
     ----------
-    experiment
-        The open file.
     sources
         What is read, by the name of the modality.
     """
 
-    experiment: Experiment
     sources: Mapping[str, Source]
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        return self.experiment.path
-
-    @property
-    def n_obs(self) -> int:
-        """Rows of the file."""
-        return self.experiment.n_obs
 
     @property
     def shard_starts(self) -> npt.NDArray[np.int64]:
         """First row of each shard and, as the last entry, the number of rows."""
         return next(iter(self.sources.values())).shard_starts
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """Names and hashes of all sections."""
-        return next(iter(self.sources.values())).fingerprint
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64] | None:
@@ -67,16 +49,6 @@ class Modalities:
         if any(rows is None for rows in measured):
             return None
         return reduce(np.union1d, (rows for rows in measured if rows is not None))
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of the file."""
-        return os.path.getsize(self.path)
-
-    @property
-    def deleted_rows(self) -> npt.NDArray[np.int64]:
-        """Its rows that are marked as deleted, ascending."""
-        return self.experiment.deleted_rows
 
     @cached_property
     def measured(self) -> dict[str, npt.NDArray[np.bool_]]:

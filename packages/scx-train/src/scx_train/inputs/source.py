@@ -30,19 +30,17 @@ from scx_train.inputs.obs import (
     numbers,
     training_column,
 )
+from scx_train.inputs.open_file import OpenFile
 
-Fingerprint = tuple[tuple[str, bytes], ...]
 LAYERS = "layers/"
 
 
 @dataclass(frozen=True)
-class Source:
-    """An open file. It is closed when nothing refers to it any more.
+class Source(OpenFile):
+    """One matrix of an open file.
 
     Attributes
     ----------
-    path
-        The file.
     modality
         The modality that is read; None in a single-modality file.
     matrix
@@ -51,21 +49,15 @@ class Source:
         What messages call the matrix.
     shard_starts
         int64; first row of each shard of it and, as the last entry, the number of rows.
-    n_obs, n_vars
-        Its shape; rows are those of the file.
-    fingerprint
-        Names and hashes of all sections: equal for files of equal content.
+    n_vars
+        How many genes it has; its rows are those of the file.
     """
 
-    path: str
-    experiment: Experiment
     modality: Modality | None
     matrix: Matrix | None
     label: str
     shard_starts: npt.NDArray[np.int64]
-    n_obs: int
     n_vars: int
-    fingerprint: Fingerprint
 
     @property
     def where(self) -> str:
@@ -94,16 +86,6 @@ class Source:
     def live_rows(self) -> npt.NDArray[np.int64] | None:
         """The rows that are not marked as deleted, ascending; None for all of the file's."""
         return self.experiment.live_rows if len(self.experiment.deleted_rows) else None
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of the file."""
-        return os.path.getsize(self.path)
-
-    @property
-    def deleted_rows(self) -> npt.NDArray[np.int64]:
-        """Its rows that are marked as deleted, ascending."""
-        return self.experiment.deleted_rows
 
     @property
     def nnz(self) -> int:
@@ -273,15 +255,12 @@ def source_of(experiment: Experiment, part: Modality | None, source: str) -> Sou
             )
     starts = [shard.row_start for section in shards if (shard := section.shard)]
     return Source(
-        path=experiment.path,
         experiment=experiment,
         modality=part,
         matrix=matrix,
         label=source,
         shard_starts=np.array([*sorted(starts), experiment.n_obs], dtype=np.int64),
-        n_obs=experiment.n_obs,
         n_vars=n_vars,
-        fingerprint=tuple((part.name, part.blake3) for part in experiment.file.sections),
     )
 
 

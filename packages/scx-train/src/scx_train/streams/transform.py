@@ -81,7 +81,7 @@ class Transform:
         """
         if self.pflog or self.normalize:
             consequence = SHIFTED if self.pflog else NORMALISED
-            _warn_unless_counts(source, consequence, stacklevel=stacklevel + 1)
+            warn_unless_counts(source.parts, consequence, stacklevel=stacklevel + 2)
         rows = source.rows
         n_cells = source.n_obs if rows is None else len(rows)
         if not self.pflog or self.pflog_alpha is not None or n_cells == 0:
@@ -161,19 +161,6 @@ class Transform:
             "pflog_alpha": self.pflog_alpha or 0.0,
             "dtype": self.dtype,
         }
-
-
-def _warn_unless_counts(source: Source | FileSet, consequence: str, *, stacklevel: int) -> None:
-    for part in source.parts:
-        if part.matrix is not None and warn_unless_counts(
-            part.matrix,
-            part.rows,
-            label=part.title,
-            path=part.path,
-            consequence=consequence,
-            stacklevel=stacklevel + 2,
-        ):
-            return
 
 
 def _overdispersion(source: Source | FileSet) -> float:
