@@ -623,3 +623,18 @@ def test_many_files_take_what_the_budget_says(tmp_path: Path) -> None:
     used, said, n_descriptors = json.loads(done.stdout)
     assert used <= 1.15 * said + 50, (used, said)
     assert n_descriptors <= 3
+
+
+def test_warnings_point_at_the_call_and_come_once(save: Save) -> None:
+    donors = [donor(0), donor(1), donor(2)]
+    for parts in donors[1:]:
+        parts["adt"].X = sp.csr_matrix(parts["adt"].X * np.float32(0.5))
+    paths, _ = save(*donors)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        MultimodalTrainingDataset(paths, hvg_indices={"rna": [3, 1]}).close()
+    assert [warning.filename for warning in caught] == [__file__] * len(caught)
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == 2
+    assert "hvg_indices['rna'] is not ascending" in messages[0]
+    assert "X of 'adt' of" in messages[1] and "donor1.scx holds 0.5" in messages[1]

@@ -14,7 +14,12 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
-from scx_train import IndexPlanDataset, MultimodalTrainingDataset, TrainingDataset
+from scx_train import (
+    IndexPlanDataset,
+    MultimodalTrainingDataset,
+    SparseCellSetDataset,
+    TrainingDataset,
+)
 from scx_train.lightning import ScxDataModule
 from scx_train.torch import MultimodalTrainingIterable, TrainingIterable
 
@@ -86,8 +91,15 @@ def test_feeds_of_modalities_say_what_the_data_set_says(multimodal_files: list[P
 def test_names_of_genes_of_pairs(files: list[Path]) -> None:
     with IndexPlanDataset(files[1], hvg_indices=[0, 2]) as dataset:
         assert dataset.var_names.tolist() == ["c", "b"]
+    assert dataset.paths == (str(files[1]),)
     with pytest.raises(RuntimeError, match="closed"):
         _ = dataset.var_names
+
+
+def test_files_of_sets(files: list[Path]) -> None:
+    with SparseCellSetDataset(files) as dataset:
+        assert dataset.n_files == 2
+    assert dataset.paths == tuple(map(str, files))
 
 
 def test_columns_in_no_order_are_refused(files: list[Path]) -> None:

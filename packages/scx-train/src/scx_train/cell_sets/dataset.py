@@ -190,6 +190,7 @@ class SparseCellSetDataset(TerminalDataset):
             target_sum=target_sum,
             downsample=(downsample_target_library_size, downsample_method, downsample_seed),
         )
+        self._paths = tuple(given)
         self._n_files = len(given)
         self._mean_values = manifest.mean_values
         self._demand = CellSetDemand(
@@ -311,6 +312,11 @@ class SparseCellSetDataset(TerminalDataset):
             "reader_limit": self._reader_limit,
             "budget_exceeded": breakdown["total_bytes"] > self._limit_mb * MB,
         }
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files: `file_ids` are places among them."""
+        return self._paths
 
     @property
     def n_files(self) -> int:

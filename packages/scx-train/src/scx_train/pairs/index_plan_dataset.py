@@ -335,6 +335,11 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
         return self._counters.report()
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The file, as the one entry."""
+        return (self._path,)
+
+    @property
     def var_names(self) -> npt.NDArray[np.object_]:
         """The name of each column of `X` and `X_paired`, read from the file."""
         self._check_usable()
