@@ -12,6 +12,7 @@ from scx_core.native.csr_rows import csr_rows, numbers
 
 from . import _arguments as arguments
 from ._batches import takes_batches
+from ._outputs import kept
 
 
 class RankTokens(TypedDict):
@@ -90,7 +91,7 @@ def rank_tokens(
         l_max=width,
     )
     arguments.check_slots(batch.n_rows, width, "l_max", slot_bytes=4, who=who)
-    ids = np.empty(batch.n_rows * width, dtype=np.int32)
+    ids = kept.empty(batch.n_rows * width, np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
     binding.call(
         "scx_tokens_rank",

@@ -12,6 +12,7 @@ from scx_core.native.csr_rows import csr_rows
 
 from . import _arguments as arguments
 from ._batches import takes_batches
+from ._outputs import kept
 
 SampleWeight = Literal["log1p", "count"]
 WEIGHTS: dict[str, int] = {"log1p": 0, "count": 1}  # SCX_WEIGHT_LOG1P and its like
@@ -96,7 +97,7 @@ def sample_genes(
         row_numbers=arguments.pointer(numbers, "rows"),
     )
     arguments.check_slots(batch.n_rows, width, "n", slot_bytes=4, who=who)
-    ids = np.empty(batch.n_rows * width, dtype=np.int32)
+    ids = kept.empty(batch.n_rows * width, np.int32)
     lengths = np.empty(batch.n_rows, dtype=np.int32)
     binding.call(
         "scx_tokens_sample",

@@ -12,6 +12,7 @@ from scx_core.native.csr_rows import csr_rows
 
 from . import _arguments as arguments
 from ._batches import takes_batches
+from ._outputs import kept
 
 
 class TopK(TypedDict):
@@ -78,10 +79,10 @@ def top_k(
     arguments.check_slots(batch.n_rows, width, "k", slot_bytes=10, who=who)
     n_slots = batch.n_rows * width
     result: TopK = {
-        "ids": np.empty(n_slots, dtype=np.int32),
-        "values": np.empty(n_slots, dtype=np.float32),
-        "mask": np.empty(n_slots, dtype=np.uint8),
-        "pad": np.empty(n_slots, dtype=np.uint8),
+        "ids": kept.empty(n_slots, np.int32),
+        "values": kept.empty(n_slots, np.float32),
+        "mask": kept.empty(n_slots, np.uint8),
+        "pad": kept.empty(n_slots, np.uint8),
         "n_rows": batch.n_rows,
         "k": width,
     }
