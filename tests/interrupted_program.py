@@ -102,8 +102,9 @@ def main(module: str, times: int, seed: int, arguments: list[str]) -> None:
     chance = random.Random(seed)
     interrupted = 0
     for number in range(2 * times):
-        fatal = chance.randint(1, n_imports - 1) if number % 2 else None
-        after = None if fatal else chance.uniform(0, 0.8 * seconds)
+        early = chance.random() ** 3  # most of them before the command begins its work
+        fatal = 1 + int(early * (n_imports - 1)) if number % 2 else None
+        after = None if fatal else 0.8 * early * seconds
         moment = f"import {fatal} of {n_imports}" if fatal else f"{after:.4f} s of {seconds:.4f}"
         code, said, _ = run(module, arguments, fatal, after)
         if code == 0:  # it was quicker this time
