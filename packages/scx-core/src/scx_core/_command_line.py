@@ -59,8 +59,7 @@ def run_program(
         command: argparse.ArgumentParser = options.parser
         command.error(str(error))
     except KeyboardInterrupt:
-        _say(program, "interrupted")
-        return INTERRUPTED
+        return _interrupted(program)
     except BrokenPipeError:
         # who read the output has seen enough; what is still buffered has no reader either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,8 +67,7 @@ def run_program(
     except Exception as error:
         if interrupts:
             # while a library was loaded for instance, which made an error of its own of it
-            _say(program, "interrupted")
-            return INTERRUPTED
+            return _interrupted(program)
         said = in_words(error, names) if words is None else words(error)
         _say(program, f"error: {said}")
         return FAILED
@@ -120,6 +118,14 @@ def _escape_what_cannot_be_encoded() -> None:
 
 def _say(program: str, message: str) -> None:
     print(f"{program}: {message}", file=sys.stderr)
+
+
+def _interrupted(program: str) -> int:
+    if isinstance(signal.getsignal(signal.SIGINT), Leave):
+        # a process that ends is not to be ended by the next one, which Python lets it be at last
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _say(program, "interrupted")
+    return INTERRUPTED
 
 
 def _warning_shower(program: str, names: Sequence[str]) -> Callable[..., None]:

@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM that come while a destructor or the callback of a weak reference runs.
+"""Ctrl-C and SIGTERM that would be lost, or that come while it is cleared up after an earlier one.
 
-Python raises what a signal's handler raises at the next chance, which may be inside such a
-destructor, and what is raised there is only reported: the signal would do nothing. A long call of
-h5py ends with just such destructors; in a loop over them every second Ctrl-C would be lost.
+Python raises what a signal's handler raises at the next chance, which may be inside a destructor or
+the callback of a weak reference, and what is raised there is only reported: the signal would do
+nothing. A long call of h5py ends with just such destructors; in a loop over them every second
+Ctrl-C would be lost.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any, cast
 # what handlers of signals raise: Ctrl-C, and `sys.exit` as programs do on SIGTERM
 ENDINGS = (KeyboardInterrupt, SystemExit)
 AGAIN_AFTER_SECONDS = 0.02
+# of somebody who presses Ctrl-C again and again while it is cleared up
+INTERRUPTS_MAX = 100
 
 
 @contextmanager
@@ -102,3 +105,43 @@ def _swallowed(take: Callable[[BaseException], None]) -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM that come in the block do what they do at its end alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # interrupts are raised in the main thread alone
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    replaced = {number: handler for number, handler in before.items() if callable(handler)}
+    try:
+        for number in replaced:
+            signal.signal(number, lambda number, _frame: came.append(number))
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[-1])
+
+
+def uninterrupted(clear_up: Callable[[], object]) -> None:
+    """Do it to the end, whatever interrupts come meanwhile; the last one is raised then."""
+    came: BaseException | None = None
+    done = False
+    for _ in range(INTERRUPTS_MAX):
+        try:
+            with deferred_interrupts():
+                clear_up()
+                done = True
+        except ENDINGS as ending:
+            came = ending  # just before interrupts were deferred, or at their end
+        if done:
+            break
+    try:
+        if came is not None:
+            raise came
+    finally:
+        del came  # it holds on to this frame, and to those above it

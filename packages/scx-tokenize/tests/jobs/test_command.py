@@ -23,8 +23,8 @@ from job_samples import (
 )
 
 import scx_tokenize
+from scx_core._locks import held_lock
 from scx_tokenize._cli import main
-from scx_tokenize._locks import held_lock
 from scx_tokenize.jobs._manifest import read_manifest
 
 

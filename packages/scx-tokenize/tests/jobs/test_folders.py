@@ -13,6 +13,7 @@ import pytest
 from job_samples import cells, tree, written
 
 import scx_tokenize
+from scx_core._machine import machine_tag
 from scx_tokenize.jobs import _manifest, _shards
 
 
@@ -66,11 +67,14 @@ def test_a_disk_that_is_full_at_the_start_leaves_nothing(
 def test_a_run_that_was_killed_before_its_manifest_starts_anew(tmp_path: Path) -> None:
     data = tmp_path / "out" / "data"
     data.mkdir(parents=True)
-    (tmp_path / "out" / ".manifest.json.0.tmp").touch()
+    for folder in (tmp_path / "out", data):
+        for suffix in (".lock", ".tmp"):
+            (folder / f".{machine_tag()}00000001{suffix}").touch()
     (tmp_path / "out" / ".lock").touch()
     run(tmp_path)
     names = {"data", "manifest.json", "token_dictionary.json"}
     assert set(os.listdir(tmp_path / "out")) == names
+    assert not [name for name in os.listdir(data) if name.startswith(".")]
     # but what is somebody's stays his
     (tmp_path / "out" / "manifest.json").unlink()
     with pytest.raises(FileExistsError, match=r"has no manifest\.json"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from cellucid_prepare._faults import Faults
-from cellucid_prepare.containers.placing import moved_aside
+from cellucid_prepare.containers.placing import NAME_BYTES_MAX, moved_aside
 
 Format: TypeAlias = Literal["h5ad", "zarr", "zarr.zip", "h5mu"]
 FORMATS: dict[str, str] = {
@@ -18,8 +18,6 @@ FORMATS: dict[str, str] = {
     "zarr.zip": "such a folder as one file",
     "h5mu": "one file for a MuData",
 }
-# file systems have names of 255 bytes, and ".{name}.{process}.previous" is one of them
-NAME_BYTES_MAX = 255 - len("..4194304.previous")
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,27 @@
 """An output appears whole or not at all: it is made beside its place and then moved there.
 
-The staged output is called `.{name}.{process}.partial`; an output that it replaces is moved aside
-as `.{name}.{process}.previous` and removed when the new one is in place.
+The staged output is called `.{name}.`, what `TemporaryNames` adds, and `.partial`; an output that
+it replaces is moved aside under the same name with `.previous`, and removed when the new one is in
+place.
 """
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-# the outputs that this process writes at the moment; what is staged has the process's number alone
+from scx_core._interrupts import uninterrupted
+from scx_core._locks import Locked
+from scx_core._temporary import ADDED_LETTERS, TemporaryNames, remove
+
+PARTIAL, PREVIOUS = ".partial", ".previous"
+# file systems have names of 255 bytes
+NAME_BYTES_MAX = 255 - len("..") - ADDED_LETTERS - len(PREVIOUS)
+# the outputs that this process writes at the moment
 _written: set[Path] = set()
 _lock = threading.Lock()
 _APPEARED = "{target} has appeared meanwhile: pass force=True to replace it"
@@ -49,70 +55,62 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def _staged(target: Path, *, force: bool) -> Iterator[Path]:
-    made = _make_folders(target.parent)
-    clear_left_overs(target)
-    hidden = target.parent / f".{target.name}.{os.getpid()}.partial"
-    remove(hidden)
+    made: list[Path] = []
     try:
-        if not force and os.path.lexists(target):
-            raise FileExistsError(_APPEARED.format(target=target))
-        yield hidden
-        _sync(hidden)
-        if force:
-            _move_into_place(hidden, target)
-        else:
-            _move_if_free(hidden, target)
+        _make_folders(target.parent, made)
+        names = _staging(target, made)
+        names.clear_left()
+        with names.writer() as stem:
+            if not force and os.path.lexists(target):
+                raise FileExistsError(_APPEARED.format(target=target))
+            hidden = stem.with_name(f"{stem.name}{PARTIAL}")
+            yield hidden
+            _sync(hidden)
+            if force:
+                _move_into_place(hidden, target, stem.with_name(f"{stem.name}{PREVIOUS}"))
+            else:
+                _move_if_free(hidden, target)
     except BaseException:
-        try:
-            _remove_whatever_comes(hidden)
-        finally:
-            for folder in reversed(made):
-                with suppress(OSError):
-                    folder.rmdir()
+        uninterrupted(lambda: _remove_empty(made))
         raise
 
 
-def clear_left_overs(target: Path) -> None:
-    """Remove what killed processes staged for `target`; bring back what they had moved aside."""
-    for path, kind in _left_overs(target):
-        if kind == "previous" and not os.path.lexists(target):
-            os.replace(path, target)
-        else:
-            remove(path)
+@dataclass(frozen=True)
+class _Staging(TemporaryNames):
+    """What is made beside `target` on the way to it."""
+
+    target: Path
+    made: Sequence[Path] = ()
+
+    def remove(self, stem: Path) -> None:
+        """Remove what was staged, and bring back what was moved aside and is not replaced yet."""
+        previous = stem.with_name(f"{stem.name}{PREVIOUS}")
+        if os.path.lexists(previous) and not os.path.lexists(self.target):
+            remove(stem.with_name(f"{stem.name}{PARTIAL}"))
+            with suppress(OSError):
+                os.replace(previous, self.target)
+            return
+        super().remove(stem)
+
+    def _end(self, process: int, stem: Path, locked: Locked | None) -> None:
+        super()._end(process, stem, locked)
+        if not os.path.lexists(self.target):
+            _remove_empty(self.made)
+
+
+def _staging(target: Path, made: Sequence[Path] = ()) -> _Staging:
+    return _Staging(target.parent, f".{target.name}.", (PARTIAL, PREVIOUS), target, made)
 
 
 def moved_aside(target: Path) -> Path | None:
     """The output that a killed process had moved aside, where nothing has come in its place."""
     if os.path.lexists(target):
         return None
-    return next((path for path, kind in _left_overs(target) if kind == "previous"), None)
-
-
-def _left_overs(target: Path) -> Iterator[tuple[Path, str]]:
-    """What killed processes left beside `target`, and whether it is "partial" or "previous"."""
-    start = f".{target.name}."
-    for path in sorted(target.parent.glob(f"{glob.escape(start)}*")):
-        match = re.fullmatch(r"(\d+)\.(partial|previous)", path.name[len(start) :])
-        if match is not None and not _is_running(int(match[1])):
-            yield path, match[2]
-
-
-def remove(path: Path) -> None:
-    """Remove a file or folder that may be there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
-def _remove_whatever_comes(path: Path) -> None:
-    """Remove it although Ctrl-C comes meanwhile, which is raised then."""
-    try:
-        remove(path)
-    except BaseException:
-        remove(path)
-        raise
+    for stem in _staging(target).left():
+        previous = stem.with_name(f"{stem.name}{PREVIOUS}")
+        if os.path.lexists(previous):
+            return previous
+    return None
 
 
 def _move_if_free(hidden: Path, target: Path) -> None:
@@ -132,41 +130,26 @@ def _move_if_free(hidden: Path, target: Path) -> None:
         hidden.unlink()
 
 
-def _move_into_place(hidden: Path, target: Path) -> None:
+def _move_into_place(hidden: Path, target: Path, aside: Path) -> None:
     if not target.is_dir():
         os.replace(hidden, target)  # an old file is replaced in the same step
         return
-    aside = target.parent / f".{target.name}.{os.getpid()}.previous"
-    remove(aside)
-    os.replace(target, aside)
-    try:
-        os.replace(hidden, target)
-    except BaseException:
-        os.replace(aside, target)
-        raise
-    _remove_whatever_comes(aside)  # the output is in place
+    os.replace(target, aside)  # what ends in between brings it back, be it the next run
+    os.replace(hidden, target)
 
 
-def _make_folders(folder: Path) -> list[Path]:
+def _make_folders(folder: Path, made: list[Path]) -> None:
+    """Make what is missing, and note it."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    missing.reverse()
-    for path in missing:
+    for path in reversed(missing):
+        made.append(path)
         path.mkdir(exist_ok=True)
-    return missing
 
 
-def _is_running(process: int) -> bool:
-    if process == os.getpid():
-        return False  # what an earlier call of this process could not remove
-    if os.name == "nt":
-        return False  # there what is open cannot be removed
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _remove_empty(made: Sequence[Path]) -> None:
+    for folder in reversed(made):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _sync(path: Path) -> None:

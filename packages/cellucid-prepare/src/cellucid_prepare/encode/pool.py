@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+from scx_core._interrupts import uninterrupted
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -32,25 +34,25 @@ def encoder(threads: int) -> Iterator[Encoder]:
     if threads == 1:
         yield lambda function, items: map(function, items)
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix="cellucid-encode") as pool:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="cellucid-encode")
 
-        def encode(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-            waiting: deque[Future[Result]] = deque()
-            try:
-                for item in items:
-                    waiting.append(pool.submit(function, item))
-                    del item  # may be a view of much more
-                    if len(waiting) > AHEAD * threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
+    def encode(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        waiting: deque[Future[Result]] = deque()
         try:
-            yield encode
-        except BaseException:
-            # what failed may still hold on to the generator above; nothing that waits begins now
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                del item  # may be a view of much more
+                if len(waiting) > AHEAD * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    try:
+        yield encode
+    finally:
+        # what failed may still hold on to the generator above, and nothing that waits begins now;
+        # what runs may write, and is waited for whatever comes: the output is removed next
+        uninterrupted(lambda: pool.shutdown(wait=True, cancel_futures=True))

@@ -1,22 +1,22 @@
 """A new file appears whole or not at all.
 
-The hidden file lies beside the target and is called `.{target}.{process}.{random}.tmp`; of a long
-target only the start is used.
+The hidden file lies beside the target and is called `.{target}.` and what `TemporaryNames` adds; of
+a long target only the start is used.
 """
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from scx_core._temporary import TemporaryNames
+
 # names of 255 bytes are allowed nearly everywhere: this leaves room for the rest
 TARGET_NAME_BYTES_MAX = 160
+SUFFIX = ".tmp"
 
 
 @contextmanager
@@ -45,9 +45,11 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write to")
-    _remove_orphans(target)
-    hidden = _new_hidden_file(target)
-    try:
+    names = TemporaryNames(target.parent, f".{_name_start(target)}.", (SUFFIX,))
+    names.clear_left()
+    with names.writer() as stem:
+        hidden = stem.with_name(f"{stem.name}{SUFFIX}")
+        hidden.touch(mode=0o600, exist_ok=False)  # nobody else may read what is not whole
         yield hidden
         _give_usual_mode(hidden)
         _sync(hidden)
@@ -56,60 +58,11 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         else:
             _place_if_free(hidden, target)
         _sync_folder(target.parent)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
-
-
-def _new_hidden_file(target: Path) -> Path:
-    prefix = f".{_name_start(target)}.{os.getpid()}."
-    try:
-        handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=target.parent)
-    except OSError as error:
-        # not the hidden name, which means nothing to whoever chose the target
-        reason = f"cannot write into its folder: {error.strerror}"
-        raise OSError(error.errno, reason, str(target)) from error
-    os.close(handle)
-    return Path(name)
 
 
 def _name_start(target: Path) -> str:
     start = os.fsencode(target.name)[:TARGET_NAME_BYTES_MAX]
     return start.decode(sys.getfilesystemencoding(), errors="ignore")
-
-
-def _remove_orphans(target: Path) -> None:
-    """Remove hidden files for `target` whose process has ended without doing so."""
-    start = f".{_name_start(target)}."
-    for path in target.parent.glob(f"{glob.escape(start)}*.tmp"):
-        match = re.fullmatch(r"(\d+)\.\w+\.tmp", path.name[len(start) :])
-        if match and not _may_be_written(path, int(match[1])):
-            with suppress(OSError):
-                path.unlink()
-
-
-def _may_be_written(path: Path, process: int) -> bool:
-    if os.name == "nt":
-        return False  # there a file that is open cannot be removed
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        # not on this machine; HDF5 locks a file that it writes, for other machines to see
-        return _is_locked(path)
-    except OSError:
-        return True
-    return True
-
-
-def _is_locked(path: Path) -> bool:
-    import fcntl
-
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    return False
 
 
 def _place_if_free(hidden: Path, target: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from scx_core._byte_sizes import parse_bytes
+from scx_core._temporary import working_folder
 from scx_core.writing import Progress
 from scx_tokenize import _arguments as arguments
 from scx_tokenize._genes import MIN_KNOWN_GENES
-from scx_tokenize._locks import working_folder
 from scx_tokenize._medians.corpus import Corpus
 from scx_tokenize._medians.dask import counting_on_dask
 from scx_tokenize._medians.inputs import Selection, in_rows, look_at, tell_of_fractions

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from ._description import Job, Task
-from ._files import PARTIAL_SUFFIX, Stopped
+from ._files import Stopped, temporary_names
 from ._opened import forget_inputs
 from ._running import OnCells, Records, Runner
 from ._shards import ShardRecord, make_shard
@@ -248,8 +248,7 @@ def _at_full_paths(job: Job) -> Job:
 
 def _tidy(client: Any, job: Job) -> None:
     """Remove what workers that died have left, and let the others close their input files."""
-    for left in job.data_folder.glob(f".*{PARTIAL_SUFFIX}"):
-        left.unlink(missing_ok=True)
+    temporary_names(job.data_folder).clear_left()
     with contextlib.suppress(OSError):  # a worker that has just gone has closed them too
         client.run(forget_inputs)
 

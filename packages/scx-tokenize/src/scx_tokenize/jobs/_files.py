@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from scx_core._locks import LOCK_SUFFIX
+from scx_core._temporary import TemporaryNames
+
 from .._arguments import available_cpus
 
 PARTIAL_SUFFIX = ".tmp"
+CACHE_SUFFIX = ".cache"
 HASHED_BYTES = 2**20
 HASHED_IN_THREADS_BYTES = 2**23
 
@@ -29,15 +32,25 @@ class Stopped(Exception):
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to, which becomes `target` when the block ends well, and else is removed."""
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
     try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(target)
+        with temporary_names(target.parent).writer() as stem:
+            partial = stem.with_name(f"{stem.name}{PARTIAL_SUFFIX}")
+            yield partial
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(target)
     except BaseException as error:
-        partial.unlink(missing_ok=True)
         raise naming(target, error) from None
+
+
+def temporary_names(folder: Path) -> TemporaryNames:
+    """What is made in a folder on the way to files that are whole."""
+    return TemporaryNames(folder, ".", (PARTIAL_SUFFIX, CACHE_SUFFIX))
+
+
+def is_temporary(name: str) -> bool:
+    """Whether it is the name of something that comes and goes."""
+    return name.startswith(".") and name.endswith((PARTIAL_SUFFIX, CACHE_SUFFIX, LOCK_SUFFIX))
 
 
 def write_text(target: Path, text: str) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ._description import Job
-from ._files import PARTIAL_SUFFIX
+from ._files import CACHE_SUFFIX, PARTIAL_SUFFIX, temporary_names
 
 
 def require_datasets() -> None:
@@ -33,18 +30,12 @@ def write_hf(job: Job, target: Path, *, quiet: bool = False) -> None:
     if target.exists():
         return
     paths = [str(job.data_folder / task.file_name) for task in job.tasks]
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-    try:
-        temporary = tempfile.TemporaryDirectory(
-            prefix=".hf.", suffix=PARTIAL_SUFFIX, dir=target.parent
-        )
-        with temporary as cache, _bars(shown=not quiet):
-            dataset = datasets.Dataset.from_parquet(paths, cache_dir=cache)
-            dataset.save_to_disk(str(partial))
+    with temporary_names(target.parent).writer() as stem, _bars(shown=not quiet):
+        partial = stem.with_name(f"{stem.name}{PARTIAL_SUFFIX}")
+        cache = stem.with_name(f"{stem.name}{CACHE_SUFFIX}")
+        dataset = datasets.Dataset.from_parquet(paths, cache_dir=str(cache))
+        dataset.save_to_disk(str(partial))
         partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 @contextmanager

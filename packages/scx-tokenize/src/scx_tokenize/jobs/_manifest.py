@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ._description import Job
-from ._files import PARTIAL_SUFFIX, write_text
+from ._files import is_temporary, temporary_names, write_text
 from ._finished import NOTES, shard_entry
 from ._shards import ShardRecord
 
@@ -126,16 +126,16 @@ def prepare_folder(job: Job, *, overwrite: bool) -> dict[str, Any] | None:
     if manifest is not None and overwrite:
         _clear(folder)
         manifest = None
-    for left in (*folder.glob(f".*{PARTIAL_SUFFIX}"), *job.data_folder.glob(f".*{PARTIAL_SUFFIX}")):
-        _remove(left)  # of a run that was killed
+    for each in (folder, job.data_folder):
+        temporary_names(each).clear_left()  # of a run that was killed
     return manifest
 
 
 def _is_unused(folder: Path) -> bool:
     """Whether nothing is in a folder but what a run leaves that ended before its manifest."""
-    names = {name for name in os.listdir(folder) if not name.endswith(PARTIAL_SUFFIX)}
+    names = {name for name in os.listdir(folder) if not is_temporary(name)}
     data = folder / "data"
-    return names <= {".lock", "data"} and (not data.exists() or not any(data.iterdir()))
+    return names <= {"data"} and (not data.exists() or all(map(is_temporary, os.listdir(data))))
 
 
 def _remove(path: Path) -> None:
@@ -191,7 +191,7 @@ def _clear(folder: Path) -> None:
     data = folder / "data"
     if data.is_dir():
         foreign |= {f"data/{name}" for name in os.listdir(data) if not SHARD_NAME.fullmatch(name)}
-    foreign = {name for name in foreign if not name.endswith(PARTIAL_SUFFIX)}
+    foreign = {name for name in foreign if not is_temporary(os.path.basename(name))}
     if foreign:
         raise FileExistsError(
             f"{folder} holds {', '.join(sorted(foreign)[:5])} beside the tokens: it is not replaced"

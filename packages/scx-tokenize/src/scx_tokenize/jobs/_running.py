@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .._locks import held_lock
+from scx_core._locks import Lock, held_lock
+
 from ._description import Job, Task
 from ._files import Stopped
 from ._finished import NOTES, Notes, check_sizes, noted_records, unchanged
@@ -190,7 +191,7 @@ def _locked(folder: Path) -> Iterator[None]:
     made = _made_folders(folder)
     try:
         with held_lock(folder / ".lock") as held:
-            if not held:
+            if held is Lock.TAKEN_BY_ANOTHER:
                 raise RuntimeError(f"another process makes tokens in {folder}")
             yield
     finally:
