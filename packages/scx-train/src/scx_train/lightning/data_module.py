@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
+from scx_core._genes import GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path_or_list
 from scx_train._warn import told_before, warn
 from scx_train.inputs.cells import in_both
-from scx_train.inputs.file_set import FileSet, file_options
-from scx_train.inputs.source import Source, open_source
-from scx_train.streams.cell_stream import replaced
 from scx_train.streams.places import FilePlaces
 from scx_train.streams.sampling import of_single_cells
 from scx_train.streams.split import drawn
@@ -38,6 +35,7 @@ except ModuleNotFoundError:
 
 from torch.utils.data import DataLoader
 
+from scx_train.lightning.files_of_module import FilesOfModule
 from scx_train.lightning.scvi_columns import (
     CodedColumn,
     Rows,
@@ -48,16 +46,10 @@ from scx_train.lightning.scvi_columns import (
 )
 from scx_train.lightning.scvi_module import ScviModule
 
-# They say which cells make a batch of training; all cells are validated.
 SEMI_SUPERVISED = "SCANVI"
-FILE_DEFAULTS = {
-    "source": "X", "modality": None, "genes": None, "gene_key": None,
-    "min_known_genes": MIN_KNOWN_GENES,
-}  # fmt: skip
-TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
-class ScxDataModule(ScviModule, FilePlaces, LightningDataModule):  # type: ignore[misc]
+class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):  # type: ignore[misc]
     """Loaders over .scx files for a `LightningModule`, and for models of scvi-tools.
 
     **Values are normalised and logged by default**, as those of `TrainingDataset`; models of
@@ -321,44 +313,6 @@ class ScxDataModule(ScviModule, FilePlaces, LightningDataModule):  # type: ignor
         labeled: Rows = rows[labels != self.unlabeled_category]
         return labeled
 
-    def _training_iterable(self, rows: Rows) -> TrainingIterable:
-        options = dict(self._options)
-        if self._merges_tails:
-            options.update(min_batch=2, tail="merge")
-        return self._iterable(self._batch_size, rows=rows, **options)
-
-    @property
-    def _merges_tails(self) -> bool:
-        return self._batch_size > 1 and not {"min_batch", "tail"} & self._options.keys()
-
-    def _in_file_order(
-        self, rows: Rows, batch_size: int | None = None, **place: int
-    ) -> TrainingIterable:
-        options = {key: self._options[key] for key in self._options.keys() - set(TRAINING_ONLY)}
-        return self._iterable(
-            self._batch_size if batch_size is None else batch_size,
-            rows=rows,
-            shuffle=False,
-            **{**options, **place},
-        )
-
-    def _iterable(self, batch_size: int, **options: Any) -> TrainingIterable:
-        """One over the very cells of which the columns were read."""
-        try:
-            with told_before():
-                iterable = TrainingIterable(self._path, batch_size, **options)
-        except ValueError as error:  # of the file that is there now?
-            if not self._is_unchanged():
-                raise RuntimeError(replaced(self._where, "data module")) from error
-            raise
-        if iterable._content != self._content:
-            raise RuntimeError(replaced(self._where, "data module"))
-        return iterable
-
-    def _is_unchanged(self) -> bool:
-        with told_before(), TrainingDataset(self._path, **self._file_options()) as dataset:
-            return dataset._content == self._content
-
     def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
         loaders = [self._loader(iterable) for iterable in iterables]
         # The longest decides on the end of an epoch; others begin again.
@@ -373,21 +327,6 @@ class ScxDataModule(ScviModule, FilePlaces, LightningDataModule):  # type: ignor
             persistent_workers=self._num_workers > 0,
             pin_memory=self._pin_memory,
         )
-
-    def _file_options(self) -> dict[str, Any]:
-        """Which matrix of the files, and which genes."""
-        names = ("source", "modality", "genes", "gene_key", "min_known_genes")
-        return {name: self._options[name] for name in names if name in self._options}
-
-    def _looked_at(self, rows: Rows) -> TrainingIterable:
-        return self._in_file_order(rows, 64, rank=0, world_size=1)
-
-    def _opened(self) -> Source | FileSet:
-        options = {**FILE_DEFAULTS, **self._file_options()}
-        files = file_options(self._path, **options)
-        if files is not None:
-            return files.open()
-        return open_source(self._path, source=options["source"], modality=options["modality"])
 
 
 def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class TrainingIterable(DatasetIterable):
     A batch is a dict as `TrainingDataset` describes it, with tensors in place of arrays that share
     their memory: `batch["X"]` is float32 (or `dtype`) of shape (cells, genes), codes are int32,
     `cell_indices` int64. With `layout="csr"` `X` is a sparse CSR tensor. Labels stay a list of str.
+    Each batch has a `measured` of its own, a copy, since tensors can be written to.
 
     The rank is that of torch.distributed where it is initialised when an epoch begins, unless
     `rank` and `world_size` say otherwise.
