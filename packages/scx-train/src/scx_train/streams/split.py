@@ -16,6 +16,7 @@ from scx_train import _arguments as arguments
 from scx_train._given import one_path_or_list
 from scx_train.inputs.joined_files import joined
 from scx_train.inputs.obs import ObsValues, file_column
+from scx_train.streams.sampling import label_numbers
 
 Rows = npt.NDArray[np.int64]
 TAG_SPLIT = int.from_bytes(b"SCXSPLIT", "big")
@@ -82,7 +83,8 @@ def split(
     if name is None:
         labels = np.zeros(len(live), dtype=np.int64)
     else:
-        labels = _labels(_column(files, name), name)
+        argument = "stratify" if group is None else "group"
+        labels = label_numbers(_column(files, name), name, argument)
     if group is not None:
         without = np.flatnonzero(labels < 0)
         if len(without):
@@ -146,18 +148,6 @@ def _shares(fractions: Any) -> list[float]:
     if sum(shares) > 1 + 1e-9:
         raise ValueError(f"fractions sum to {sum(shares)}, but to at most 1 they must")
     return shares
-
-
-def _labels(column: ObsValues, name: str) -> npt.NDArray[np.int64]:
-    """A number for each cell, -1 where it has no label."""
-    if isinstance(column, dict):
-        return column["codes"].astype(np.int64)
-    if column.dtype.kind == "f":
-        raise ValueError(
-            f"obs column {name!r} has floats, or numbers with gaps: store its labels as a "
-            "categorical"
-        )
-    return np.unique(column, return_inverse=True)[1].astype(np.int64)
 
 
 def _by_label(labels: npt.NDArray[np.int64], shares: list[float], stream: int) -> list[Rows]:
