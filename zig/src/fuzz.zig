@@ -8,16 +8,23 @@
 //! seed is printed and can be given again.
 
 const std = @import("std");
+const concatenation = @import("pipeline/concatenation.zig");
 const deletion_vectors = @import("container/deletion_vectors.zig");
 const errors = @import("errors.zig");
+const joined = @import("codec/joined.zig");
 const matrix_module = @import("codec/matrix.zig");
 const samples = @import("fuzz_samples.zig");
+const Columns = @import("codec/columns.zig").Columns;
 const File = @import("container/file.zig").File;
 const Matrix = matrix_module.Matrix;
 const Report = errors.Report;
 const validate = @import("codec/validate.zig");
 
 const allocator = std.heap.c_allocator;
+
+const rows_max = 1 << 12;
+/// Columns of the batches that rows are put into.
+const outputs = 20;
 
 const Tally = struct {
     rounds: u64 = 0,
@@ -114,7 +121,7 @@ fn damage(random: std.Random, bytes: []u8) usize {
 fn readRows(matrix: *Matrix, tally: *Tally) !void {
     var report: Report = .{};
     // a damaged header may promise more than a machine has; readers get an error for it, the fuzzer saves its time
-    if (matrix.n_cols > 1 << 16 or matrix.n_rows > 1 << 12) return;
+    if (matrix.n_cols > 1 << 16 or matrix.n_rows > rows_max) return;
     var scratch = try matrix_module.Scratch.init(allocator, matrix.n_cols);
     defer scratch.deinit();
     const panel = [_]u32{0};
@@ -126,11 +133,21 @@ fn readRows(matrix: *Matrix, tally: *Tally) !void {
     defer plan.deinit();
     const out = try allocator.alloc(f32, plan.n_output);
     defer allocator.free(out);
+    const map = try allocator.alloc(i32, matrix.n_cols);
+    defer allocator.free(map);
+    for (map, 0..) |*output, column| output.* = if (column % 5 == 0) -1 else @intCast(column * 13 % outputs);
+    var columns: Columns = try .init(allocator, matrix.n_cols, map, outputs, .{}, &report);
+    defer columns.deinit();
+    var rows: [rows_max]i64 = undefined;
+    for (rows[0..@intCast(matrix.n_rows)], 0..) |*row, number| row.* = @intCast(number);
+    matrix.startReadingRows(rows[0..@intCast(matrix.n_rows)]);
     for (0..@intCast(matrix.n_rows)) |row| {
         tally.rows += 1;
+        matrix.prefetch(rows[0..@intCast(matrix.n_rows)], row);
         readRow(matrix, &plan, @intCast(row), &scratch, out, &report) catch {
             tally.refused_rows += 1;
         };
+        try readRowElsewhere(matrix, &columns, map, row, &scratch);
     }
 }
 
@@ -148,4 +165,33 @@ fn readRow(
     }
     try matrix.rowValues(&found, .f64, scratch, @ptrCast(scratch.arrays.values), report);
     try matrix.denseRow(plan, row, scratch, .ofBatch(0), @ptrCast(out.ptr), report);
+}
+
+/// What batches are made of: the row with its columns put elsewhere, drawn down, put together with others, and sorted.
+fn readRowElsewhere(matrix: *Matrix, columns: *const Columns, map: []const i32, row: u64, scratch: *matrix_module.Scratch) !void {
+    var report: Report = .{};
+    const room: usize = @intCast(matrix.roomOf(row));
+    const indices = try allocator.alloc(i32, room);
+    defer allocator.free(indices);
+    const values = try allocator.alloc(f32, room);
+    defer allocator.free(values);
+    const member: concatenation.Member = .{ .matrix = matrix, .columns = columns };
+    var whole: concatenation.Concatenation = try .init(allocator, &.{member}, &report);
+    defer whole.deinit();
+    const place = whole.places.placeOf(row);
+    if (whole.csrRow(place, scratch, indices, values, &report)) |count| try expectInside(indices[0..count]) else |_| {}
+    var out: [outputs]f32 = undefined;
+    whole.denseRow(place, scratch, .ofBatch(0), @ptrCast(&out), &report) catch {};
+    const source: joined.Source = .{ .matrix = matrix, .remap = map, .file_identity = 1 };
+    const changes: joined.Changes = .{
+        .transform = .{ .normalize = true, .log1p = true, .target_sum = 1e4 },
+        .draw = if (row % 2 == 0) .{ .method = .multinomial, .target = 5, .seed = 1 } else null,
+    };
+    if (joined.decodeRow(&source, @intCast(row), &changes, scratch, .through_caches, indices, values, &report)) |count| {
+        try expectInside(indices[0..count]);
+    } else |_| {}
+}
+
+fn expectInside(indices: []const i32) !void {
+    for (indices) |index| if (index < 0 or index >= outputs) @panic("a column of a batch lies outside of it");
 }

@@ -34,6 +34,8 @@ const Made = struct {
     kind: Kind,
     selector: matrix_module.Selector,
     n_cols: u32 = n_cols,
+    /// What its shards are called, but for their numbers; null as those of a file with one modality.
+    shard_names: ?[]const u8 = null,
 
     fn layer(value_type: ValueType, kind: Kind, name: []const u8) Made {
         return .{
@@ -80,12 +82,18 @@ pub fn clockSeconds() u64 {
 }
 
 pub fn make(allocator: Allocator) ![]const Sample {
-    const made = try allocator.alloc(Sample, 3);
+    const made = try allocator.alloc(Sample, 4);
     for (made[0..2], [_]shard.Codec{ .rowpack, .none }) |*sample, codec| {
         sample.* = .{ .bytes = try makeFile(allocator, codec), .selectors = &selectors };
     }
     made[2] = .{ .bytes = try makeWithoutMatrix(allocator), .selectors = &.{} };
+    made[3] = .{ .bytes = try makeMultimodal(allocator), .selectors = &modality_selectors };
     return made;
+}
+
+pub fn free(allocator: Allocator, made: []const Sample) void {
+    for (made) |sample| allocator.free(sample.bytes);
+    allocator.free(made);
 }
 
 pub fn alignedCopy(allocator: Allocator, bytes: []const u8) ![]align(platform.page_bytes_min) u8 {
@@ -94,14 +102,23 @@ pub fn alignedCopy(allocator: Allocator, bytes: []const u8) ![]align(platform.pa
     return copy;
 }
 
-/// Makes the catalog's hash fit again, so that damage inside it gets past the first check.
+/// Makes the checksums of the modality table and of the catalog fit again, so that damage inside them gets past the first
+/// check.
 pub fn repairHashes(bytes: []u8) void {
     if (bytes.len < layout.sections_offset) return;
     const header: *const layout.Header = @ptrCast(bytes[0..layout.header_bytes]);
-    const range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
-    if (!range.isInside(0, bytes.len) or range.length < 32) return;
-    const catalog = bytes[@intCast(range.offset)..][0..@intCast(range.length)];
-    std.crypto.hash.Blake3.hash(catalog[0 .. catalog.len - 32], catalog[catalog.len - 32 ..][0..32], .{});
+    repairHash(bytes, .{ .offset = header.modality_table_offset, .length = header.modality_table_length }, 4);
+    repairHash(bytes, .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length }, 32);
+}
+
+/// The last bytes of the range are the hash of the others.
+fn repairHash(bytes: []u8, range: layout.Range, comptime hash_bytes: usize) void {
+    if (!range.isInside(0, bytes.len) or range.length < hash_bytes) return;
+    const all = bytes[@intCast(range.offset)..][0..@intCast(range.length)];
+    const hashed = all[0 .. all.len - hash_bytes];
+    var hash: [32]u8 = undefined;
+    std.crypto.hash.Blake3.hash(hashed, &hash, .{});
+    all[hashed.len..][0..hash_bytes].* = hash[0..hash_bytes].*;
 }
 
 fn makeFile(allocator: Allocator, codec: shard.Codec) ![]align(platform.page_bytes_min) u8 {
@@ -116,6 +133,45 @@ fn makeFile(allocator: Allocator, codec: shard.Codec) ![]align(platform.page_byt
     // the rows 0, 2 and 3
     const bitmap = "\x3a\x30\x00\x00\x01\x00\x00\x00" ++ "\x00\x00\x02\x00" ++ "\x10\x00\x00\x00" ++ "\x00\x00\x02\x00\x03\x00";
     try addDeleted(allocator, writer, &.{ .{ .shard_id = 0, .bitmap = bitmap }, .{ .shard_id = 1, .bitmap = bitmap } });
+    try writer.finish(&report);
+    return readFile(allocator, path);
+}
+
+const modality_matrices = [_]Made{
+    .{
+        .value_type = .u16,
+        .kind = .counts,
+        .selector = .{ .section_type = .csr_shard, .modality_id = 1, .name = "X" },
+        .shard_names = "X/rna/shard_",
+    },
+    .{
+        .value_type = .f32,
+        .kind = .logged,
+        .selector = .{ .section_type = .csr_shard, .modality_id = 2, .name = "X" },
+        .n_cols = 30,
+        .shard_names = "X/protein/shard_",
+    },
+};
+const modality_selectors = [_]matrix_module.Selector{ modality_matrices[0].selector, modality_matrices[1].selector };
+
+fn makeMultimodal(allocator: Allocator) ![]align(platform.page_bytes_min) u8 {
+    const path = "scx-fuzz-sample.scx";
+    var report: Report = .{};
+    const writer = try Writer.create(allocator, path, .{ .n_obs = n_rows, .n_vars = n_cols, .overwrite = true }, &report);
+    defer writer.close();
+    for (modality_matrices, [_][]const u8{ "rna", "protein" }) |matrix, name| {
+        _ = try writer.addModality(.{
+            .name = name,
+            .modality_type = 0,
+            .codec_id = 0,
+            .value_encoding = @intCast(@backingInt(matrix.value_type)),
+            .n_vars = matrix.n_cols,
+        }, &report);
+    }
+    var random = std.Random.DefaultPrng.init(2);
+    for (&modality_matrices) |*matrix| switch (matrix.value_type) {
+        inline else => |value_type| try addMatrix(value_type, allocator, writer, .rowpack, matrix, random.random()),
+    };
     try writer.finish(&report);
     return readFile(allocator, path);
 }
@@ -158,11 +214,15 @@ fn addMatrix(
     while (row_start < n_rows) : (row_start += shard_rows) {
         const count = @min(shard_rows, n_rows - row_start);
         var shard_name: [64]u8 = undefined;
-        const text = try std.fmt.bufPrint(&shard_name, "{s}_shard_{d}", .{ matrix.selector.name, row_start / shard_rows });
+        const number = row_start / shard_rows;
+        const text = if (matrix.shard_names) |start|
+            try std.fmt.bufPrint(&shard_name, "{s}{d}", .{ start, number })
+        else
+            try std.fmt.bufPrint(&shard_name, "{s}_shard_{d}", .{ matrix.selector.name, number });
         const open = try ShardWriter.begin(allocator, writer, .{
             .name = text,
             .section_type = matrix.selector.section_type,
-            .modality_id = 0,
+            .modality_id = matrix.selector.modality_id,
             .codec = codec,
             .value_type = value_type,
             .row_start = row_start,

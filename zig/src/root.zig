@@ -51,6 +51,7 @@ test {
     _ = @import("abi/joined.zig");
     _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");
+    _ = @import("abi/transform_flags.zig");
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");

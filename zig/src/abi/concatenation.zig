@@ -3,12 +3,14 @@
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
 const concatenation = @import("../pipeline/concatenation.zig");
+const end_to_end = @import("end_to_end.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const matrices = @import("matrix.zig");
 const pipelines = @import("pipeline.zig");
 const platform = @import("../container/platform.zig");
 const Failure = errors.Failure;
+const Opening = end_to_end.Opening;
 const Layout = @import("../pipeline/concatenated_source.zig").Layout;
 const Report = errors.Report;
 
@@ -93,16 +95,10 @@ fn openPipeline(
     pipeline_out: ?*?*pipelines.MatrixPipeline,
     report: *Report,
 ) Failure!void {
-    const out = try handle.required(*?*pipelines.MatrixPipeline, pipeline_out, "pipeline_out", report);
-    out.* = null;
-    const options = try handle.required(*const pipelines.PipelineOptions, options_in, "options", report);
-    try pipelines.checkOptions(options, report);
+    const opening: Opening = try .init(pipeline_out, options_in, report);
     const layout = std.enums.fromInt(Layout, layout_number) orelse
         return report.fail(error.BadArgument, "layout {d} does not exist", .{layout_number});
-    if (n_members < 1 or n_members > std.math.maxInt(u32)) {
-        return report.fail(error.BadArgument, "{d} matrices cannot be put end to end", .{n_members});
-    }
-    const given = (try handle.required([*]const Member, members_in, "members", report))[0..@intCast(n_members)];
+    const given = try end_to_end.given(Member, members_in, n_members, "members", report);
     const members = try handle.allocator.alloc(concatenation.Member, given.len);
     defer handle.allocator.free(members);
     for (given, members) |member, *own| {
@@ -121,7 +117,7 @@ fn openPipeline(
     }
     var whole: concatenation.Concatenation = try .init(handle.allocator, members, report);
     errdefer whole.deinit();
-    out.* = try pipelines.openSource(.{ .concatenated = .{ .whole = whole, .layout = layout } }, options);
+    opening.out.* = try pipelines.openSource(.{ .concatenated = .{ .whole = whole, .layout = layout } }, opening.options);
 }
 
 const testing = std.testing;

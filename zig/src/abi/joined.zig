@@ -1,7 +1,9 @@
 //! `scx_joined_*`: rows of several matrices in one call, and `scx_pipeline_open_joined`: batches of them.
 
 const std = @import("std");
+const dense_plan = @import("../codec/dense_plan.zig");
 const downsample = @import("../kernels/downsample.zig");
+const end_to_end = @import("end_to_end.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const joined = @import("../codec/joined.zig");
@@ -13,9 +15,10 @@ const MatrixHandle = @import("matrix.zig").MatrixHandle;
 const assert = std.debug.assert;
 const AbiError = errors.AbiError;
 const Failure = errors.Failure;
+const Opening = end_to_end.Opening;
 const Report = errors.Report;
-const transform_kernel = @import("../kernels/transform.zig");
-const Transform = transform_kernel.Transform;
+const Transform = @import("../kernels/transform.zig").Transform;
+const TransformFlags = @import("transform_flags.zig").TransformFlags;
 
 /// `scx_row_source`
 pub const RowSource = extern struct {
@@ -62,9 +65,6 @@ comptime {
     assert(@sizeOf(JoinedOptions) == 40);
     assert(@sizeOf(JoinedOutput) == 48);
 }
-
-const normalize_flag = 1;
-const log1p_flag = 2;
 
 export fn scx_joined_counts(
     rows: ?*const JoinedRows,
@@ -197,17 +197,13 @@ fn sourcesOf(given: []const RowSource) Failure![]joined.Source {
 }
 
 fn changesOf(options: *const JoinedOptions, report: *Report) Failure!joined.Changes {
-    if (options.transform & ~@as(u32, normalize_flag | log1p_flag) != 0) {
-        return report.fail(error.BadArgument, "unknown transform flags 0x{x}", .{options.transform});
-    }
+    const flags: TransformFlags = try .of(options.transform, report);
     const transform: Transform = .{
-        .normalize = options.transform & normalize_flag != 0,
-        .log1p = options.transform & log1p_flag != 0,
+        .normalize = flags.normalize,
+        .log1p = flags.log1p,
         .target_sum = options.target_sum,
     };
-    if (transform.normalize and !transform_kernel.isScale(options.target_sum)) {
-        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive, as a float32", .{options.target_sum});
-    }
+    if (transform.normalize) try dense_plan.checkTargetSum(transform.target_sum, report);
     if (options.downsample_method == 0) return .{ .transform = transform, .draw = null };
     if (options.downsample_target < 1) return report.fail(error.BadArgument, "the target must be at least 1", .{});
     const method = std.enums.fromInt(downsample.Method, options.downsample_method) orelse
@@ -238,23 +234,17 @@ fn openPipeline(
     pipeline_out: ?*?*pipelines.MatrixPipeline,
     report: *Report,
 ) Failure!void {
-    const out = try handle.required(*?*pipelines.MatrixPipeline, pipeline_out, "pipeline_out", report);
-    out.* = null;
-    const options = try handle.required(*const pipelines.PipelineOptions, options_in, "options", report);
-    try pipelines.checkOptions(options, report);
+    const opening: Opening = try .init(pipeline_out, options_in, report);
     const wanted = try handle.required(*const JoinedOptions, changes_in, "changes", report);
     try handle.checkSize(JoinedOptions, wanted.struct_bytes, "scx_joined_options", report);
     const changes = try changesOf(wanted, report);
-    if (n_sources < 1 or n_sources > std.math.maxInt(u32)) {
-        return report.fail(error.BadArgument, "{d} matrices cannot be put end to end", .{n_sources});
-    }
-    const given = (try handle.required([*]const RowSource, sources_in, "sources", report))[0..@intCast(n_sources)];
+    const given = try end_to_end.given(RowSource, sources_in, n_sources, "sources", report);
     for (given) |source| _ = try handle.checked(MatrixHandle, source.matrix, report);
     const sources = try sourcesOf(given);
     defer handle.allocator.free(sources);
     var source: JoinedSource = try .init(handle.allocator, sources, changes, report);
     errdefer source.deinit();
-    out.* = try pipelines.openSource(.{ .joined = source }, options);
+    opening.out.* = try pipelines.openSource(.{ .joined = source }, opening.options);
 }
 
 const testing = std.testing;

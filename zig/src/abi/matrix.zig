@@ -10,6 +10,7 @@ const platform = @import("../container/platform.zig");
 const validate = @import("../codec/validate.zig");
 const SectionType = @import("../container/section_types.zig").SectionType;
 const Target = @import("../levels/table.zig").Target;
+const TransformFlags = @import("transform_flags.zig").TransformFlags;
 const ValueType = @import("../codec/value_type.zig").ValueType;
 
 const assert = std.debug.assert;
@@ -52,9 +53,6 @@ comptime {
     assert(@sizeOf(MatrixInfo) == 40);
     assert(@sizeOf(DenseOptions) == 48);
 }
-
-const normalize_flag = 1;
-const log1p_flag = 2;
 
 export fn scx_matrix_open(
     file: ?*FileHandle,
@@ -281,16 +279,14 @@ pub fn requireFloat32(options: matrix_module.DenseOptions, report: *Report) Fail
 /// `scx_dense_options` as the kernels want it.
 pub fn denseOptions(options: *const DenseOptions, report: *Report) Failure!matrix_module.DenseOptions {
     try handle.checkSize(DenseOptions, options.struct_bytes, "scx_dense_options", report);
-    if (options.transform & ~@as(u32, normalize_flag | log1p_flag) != 0) {
-        return report.fail(error.BadArgument, "unknown transform flags 0x{x}", .{options.transform});
-    }
+    const flags: TransformFlags = try .of(options.transform, report);
     if (options.reserved != 0) return report.fail(error.BadArgument, "options.reserved must be 0", .{});
     const output = std.enums.fromInt(emit.Output, options.output) orelse
         return report.fail(error.BadArgument, "output {d} does not exist", .{options.output});
     return .{
         .output = output,
-        .normalize = options.transform & normalize_flag != 0,
-        .log1p = options.transform & log1p_flag != 0,
+        .normalize = flags.normalize,
+        .log1p = flags.log1p,
         .target_sum = options.target_sum,
         .pflog_alpha = options.pflog_alpha,
         .panel = if (options.panel) |panel| panel[0..@intCast(options.n_panel)] else null,

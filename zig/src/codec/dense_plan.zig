@@ -110,10 +110,13 @@ pub const DensePlan = struct {
 };
 
 fn checkTransform(options: DenseOptions, report: *Report) Failure!void {
-    if (options.normalize and !transform_kernel.isScale(options.target_sum)) {
-        return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive, as a float32", .{options.target_sum});
-    }
+    if (options.normalize) try checkTargetSum(options.target_sum, report);
     if (options.pflog_alpha != 0) try checkPflog(options, report);
+}
+
+pub fn checkTargetSum(target_sum: f64, report: *Report) Failure!void {
+    if (transform_kernel.isScale(target_sum)) return;
+    return report.fail(error.BadArgument, "target_sum is {d}; it must be finite and positive, as a float32", .{target_sum});
 }
 
 fn checkPflog(options: DenseOptions, report: *Report) Failure!void {

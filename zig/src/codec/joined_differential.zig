@@ -125,10 +125,7 @@ fn expectPlainMatrix(matrix: *const Matrix, random: std.Random) !void {
 
 test "rows are as the plain way makes them" {
     const made = try samples.make(testing.allocator);
-    defer {
-        for (made) |sample| testing.allocator.free(sample.bytes);
-        testing.allocator.free(made);
-    }
+    defer samples.free(testing.allocator, made);
     var random = std.Random.DefaultPrng.init(11);
     var report: Report = .{};
     const file = try File.fromBytes(testing.allocator, made[0].bytes, .{ .verify = true }, &report);
@@ -150,10 +147,7 @@ test "rows are as the plain way makes them" {
 
 test "values of any kind find their columns" {
     const made = try samples.make(testing.allocator);
-    defer {
-        for (made) |sample| testing.allocator.free(sample.bytes);
-        testing.allocator.free(made);
-    }
+    defer samples.free(testing.allocator, made);
     var report: Report = .{};
     const file = try File.fromBytes(testing.allocator, made[0].bytes, .{ .verify = true }, &report);
     defer file.closeBorrowed();
@@ -171,10 +165,7 @@ test "values of any kind find their columns" {
 
 test "a row that has other room than values is refused" {
     const made = try samples.make(testing.allocator);
-    defer {
-        for (made) |sample| testing.allocator.free(sample.bytes);
-        testing.allocator.free(made);
-    }
+    defer samples.free(testing.allocator, made);
     var report: Report = .{};
     const file = try File.fromBytes(testing.allocator, made[0].bytes, .{}, &report);
     defer file.closeBorrowed();

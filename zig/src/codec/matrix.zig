@@ -79,7 +79,11 @@ pub const Matrix = struct {
                 });
             }
             next_row += view.n_rows;
-            nnz += view.nnz;
+            nnz = std.math.add(u64, nnz, view.nnz) catch {
+                return report.fail(error.Corrupt, "the shards of '{f}' say that they store more values than there can be", .{
+                    errors.escaped(selector.name),
+                });
+            };
         }
         report.at("", errors.no_index, errors.no_index);
         for (indices) |index| file.forgetHead(index, shard.header_bytes);
@@ -165,6 +169,13 @@ pub const Matrix = struct {
             report.at(self.file.sections[view.section_index].name, self.shardNumber(view), row);
             return shard_view.failFault(self.file, view, local_row, .length, report);
         };
+    }
+
+    /// The same for a place to decode the row into: 0 where the table says what cannot be, as the row then fails when it
+    /// is decoded.
+    pub fn roomOf(self: *const Matrix, row: u64) u64 {
+        var report: Report = .{};
+        return self.rowCount(row, &report) catch 0;
     }
 
     /// A hint that rows [row_start, row_stop) are read soon.

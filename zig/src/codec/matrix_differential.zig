@@ -38,14 +38,9 @@ fn makeSamples() ![]const samples.Sample {
     return samples.make(testing.allocator);
 }
 
-fn freeSamples(made: []const samples.Sample) void {
-    for (made) |sample| testing.allocator.free(sample.bytes);
-    testing.allocator.free(made);
-}
-
 test "both codecs give the same rows" {
     const made = try makeSamples();
-    defer freeSamples(made);
+    defer samples.free(testing.allocator, made);
     for (made[0].selectors) |selector| {
         var packed_rows = try Opened.init(&made[0], selector);
         defer packed_rows.deinit();
@@ -108,7 +103,7 @@ fn expectSameDense(a: *Matrix, b: *Matrix) !void {
 
 test "rows that are read at once are where the table says" {
     const made = try makeSamples();
-    defer freeSamples(made);
+    defer samples.free(testing.allocator, made);
     var report: Report = .{};
     for (made[0..2]) |*sample| for (sample.selectors) |selector| {
         var opened = try Opened.init(sample, selector);
@@ -145,7 +140,7 @@ fn expectPlaces(view: *const ShardView, first: usize, count: usize) !void {
 
 test "every shard of a good file is valid" {
     const made = try makeSamples();
-    defer freeSamples(made);
+    defer samples.free(testing.allocator, made);
     for (made) |*sample| for (sample.selectors) |selector| {
         var opened = try Opened.init(sample, selector);
         defer opened.deinit();
@@ -158,7 +153,7 @@ test "every shard of a good file is valid" {
 
 test "a damaged row names its shard and its row" {
     const made = try makeSamples();
-    defer freeSamples(made);
+    defer samples.free(testing.allocator, made);
     var opened = try Opened.init(&made[0], made[0].selectors[0]);
     defer opened.deinit();
     var scratch = try Scratch.init(testing.allocator, opened.matrix.n_cols);
@@ -193,6 +188,6 @@ fn openAndClose(allocator: std.mem.Allocator, sample: *const samples.Sample) !vo
 
 test "nothing leaks when memory runs out while a matrix is opened" {
     const made = try makeSamples();
-    defer freeSamples(made);
+    defer samples.free(testing.allocator, made);
     try testing.checkAllAllocationFailures(testing.allocator, openAndClose, .{&made[0]});
 }

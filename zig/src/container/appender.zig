@@ -156,7 +156,9 @@ pub const Appender = struct {
         });
         defer allocator.free(sections);
         var header = file.header;
-        header.manifest_sequence += 1;
+        header.manifest_sequence = std.math.add(u64, header.manifest_sequence, 1) catch {
+            return report.fail(error.Limit, "the file counts as many changes as it can", .{});
+        };
         header.prev_catalog_offset = header.full_catalog_offset;
         const catalog = try catalog_write.serializeNext(allocator, &file.catalog, sections, .{
             .n_obs = file.catalog.n_obs,

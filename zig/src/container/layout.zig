@@ -240,7 +240,7 @@ pub const RootGroups = struct {
     pub fn add(root: *RootGroups, section_type: u8, range: Range, nnz: u64) void {
         const group = &root.groups[section_type];
         if (group.n_sections == 0) group.first_offset = range.offset;
-        group.total_length += range.length;
+        group.total_length +|= range.length; // sections of a file that was changed may overlap
         group.n_sections += 1;
         group.nnz +|= nnz;
     }

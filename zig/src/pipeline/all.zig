@@ -2,6 +2,7 @@
 
 test {
     _ = @import("buffers.zig");
+    _ = @import("concatenation_differential.zig");
     _ = @import("csr_source.zig");
     _ = @import("hints.zig");
     _ = @import("pipeline_race.zig");

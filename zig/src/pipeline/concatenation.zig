@@ -91,11 +91,10 @@ pub const Concatenation = struct {
         }
     }
 
-    /// How many values a row stores by the table of its shard, 0 where that cannot be: the row then fails when it is
-    /// decoded.
+    /// As Matrix.roomOf.
     pub fn roomOf(self: *const Concatenation, row: i64) u64 {
         const place = self.places.placeOf(@intCast(row));
-        return storedIn(self.members[place.member].matrix, place.row);
+        return self.members[place.member].matrix.roomOf(place.row);
     }
 
     /// Bytes of a dense row.
@@ -132,11 +131,6 @@ pub const Concatenation = struct {
             places_module.inMember(place.member, failure, report);
     }
 };
-
-pub fn storedIn(matrix: *const Matrix, row: u64) u64 {
-    var report: Report = .{};
-    return matrix.rowCount(row, &report) catch 0;
-}
 
 fn denseMemberRow(
     member: *const Member,

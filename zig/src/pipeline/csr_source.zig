@@ -111,10 +111,8 @@ pub const CsrSource = struct {
         return selected.count;
     }
 
-    /// The table of a damaged file may claim anything; its row then fails when it is decoded.
     pub fn roomOf(source: *const CsrSource, row: i64) u64 {
-        var report: Report = .{};
-        return source.matrix.rowCount(@intCast(row), &report) catch 0;
+        return source.matrix.roomOf(@intCast(row));
     }
 };
 

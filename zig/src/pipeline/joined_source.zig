@@ -14,7 +14,6 @@ const joined = @import("../codec/joined.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
 const places_module = @import("../codec/places.zig");
-const storedIn = @import("concatenation.zig").storedIn;
 const Failure = errors.Failure;
 const Matrix = matrices.Matrix;
 const Places = places_module.Places;
@@ -110,7 +109,7 @@ pub const JoinedSource = struct {
     /// How many values a row stores by the table of its shard.
     pub fn roomOf(source: *const JoinedSource, row: i64) u64 {
         const place = source.places.placeOf(@intCast(row));
-        return storedIn(source.sources[place.member].matrix, place.row);
+        return source.sources[place.member].matrix.roomOf(place.row);
     }
 
     /// As `Matrix.prefetch`.
