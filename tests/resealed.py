@@ -1,4 +1,4 @@
-"""A .scx file taken apart by its published layout, changed, and put together with checksums that fit.
+"""A .scx file taken apart by its published layout, changed, and given checksums that fit.
 
 Shares no code with the library: what it knows of the format stands in docs/format.md.
 """
@@ -113,7 +113,8 @@ class Section:
         """CRCs of the rows and hash of the body, as far as the changed header allows."""
         rows = self.get("n_major")
         end = self.get("indptr_offset") + 24 * rows
-        if self.get("codec") == 64 and end <= len(self.content):
+        in_place = SHARD_HEADER <= self.get("indptr_offset") and end <= len(self.content)
+        if self.get("codec") == 64 and in_place:
             identity = bytes(self.content[:20] + self.content[28:36])
             for row in range(rows):
                 _, n_values, n_bytes, _, total = self.entry(row)
@@ -131,7 +132,9 @@ class ScxFile:
         self.root = whole[HEADER:SECTIONS]
         place, length = struct.unpack_from("<QQ", self.header, 68)
         catalog = whole[place : place + length]
-        self.version, self.sequence, _, self.n_obs, count = struct.unpack_from("<HQQQI", catalog)
+        self.version, self.sequence, self.previous, self.n_obs, count = struct.unpack_from(
+            "<HQQQI", catalog
+        )
         self.sections: list[Section] = []
         at = 30
         for _ in range(count):
@@ -180,7 +183,9 @@ class ScxFile:
             entries += struct.pack("<BH", section.modality, len(section.stats)) + section.stats
         body += bytes(-len(body) % 8)
         count = len(self.sections) + self.count_offset
-        catalog = struct.pack("<HQQQI", self.version, self.sequence, 0, self.n_obs, count)
+        catalog = struct.pack(
+            "<HQQQI", self.version, self.sequence, self.previous, self.n_obs, count
+        )
         catalog += entries
         catalog += blake3(catalog).digest()
         struct.pack_into("<QQ", self.header, 68, SECTIONS + len(body), len(catalog))

@@ -34,6 +34,7 @@ test {
     _ = @import("codec/shard.zig");
     _ = @import("codec/encode_rows.zig");
     _ = @import("codec/shard_stats.zig");
+    _ = @import("codec/shard_view.zig");
     _ = @import("codec/joined_differential.zig");
     _ = @import("codec/parallel.zig");
     _ = @import("codec/places.zig");

@@ -82,6 +82,7 @@ pub const ShardView = struct {
             .indices = stream(bytes, header.indices) orelse return damaged(file, section_index, "indices_offset", report),
             .values = stream(bytes, header.values) orelse return damaged(file, section_index, "values_offset", report),
         };
+        if (!areApart(&.{ header.indptr, header.indices, header.values })) return damaged(file, section_index, "the place of a stream", report);
         try view.checkStreams(file, report);
         return view;
     }
@@ -100,6 +101,18 @@ pub const ShardView = struct {
                 if (self.values.len != self.nnz * self.value_type.bytes()) return damaged(file, self.section_index, "values_length", report);
             },
         }
+    }
+
+    /// Whether none of the streams lies in the header or in another one. They lie inside the section.
+    fn areApart(places: []const shard.Stream) bool {
+        for (places, 0..) |place, number| {
+            if (place.length == 0) continue;
+            if (place.offset < shard.header_bytes) return false;
+            for (places[0..number]) |other| {
+                if (place.offset < @as(u64, other.offset) + other.length and other.offset < @as(u64, place.offset) + place.length) return false;
+            }
+        }
+        return true;
     }
 
     fn stream(bytes: []const u8, place: shard.Stream) ?[]const u8 {
@@ -333,4 +346,15 @@ fn convertValues(comptime Stored: type, comptime T: type, source: [*]const u8, c
         const stored: Stored = @bitCast(bits.load(value_type_module.BitsOf(Stored), source + index * @sizeOf(Stored)));
         value.* = value_type_module.convert(T, stored);
     }
+}
+
+test "streams that lie in the header or in one another are told" {
+    const apart = ShardView.areApart;
+    try std.testing.expect(apart(&.{ .{ .offset = 76, .length = 4 }, .{ .offset = 80, .length = 8 }, .{ .offset = 88, .length = 1 } }));
+    try std.testing.expect(apart(&.{ .{ .offset = 80, .length = 8 }, .{ .offset = 84, .length = 0 }, .{ .offset = 0, .length = 0 } }));
+    try std.testing.expect(!apart(&.{.{ .offset = 75, .length = 4 }}));
+    try std.testing.expect(!apart(&.{ .{ .offset = 80, .length = 8 }, .{ .offset = 87, .length = 1 } }));
+    try std.testing.expect(!apart(&.{ .{ .offset = 84, .length = 1 }, .{ .offset = 80, .length = 8 } }));
+    const last = std.math.maxInt(u32);
+    try std.testing.expect(!apart(&.{ .{ .offset = last, .length = last }, .{ .offset = 80, .length = last } }));
 }

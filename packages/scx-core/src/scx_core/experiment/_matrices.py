@@ -39,7 +39,12 @@ def open_matrix(
     file = sections.file
     matrix = None
     if sections.of(section_type, modality_id):
-        matrix = Matrix(file, section_type=section_type, name=name, modality_id=modality_id)
+        try:
+            matrix = Matrix(file, section_type=section_type, name=name, modality_id=modality_id)
+        except KeyError:
+            raise sections.damage(
+                name, f"the first shard of {address.label} is missing, or called otherwise"
+            ) from None
         if matrix.shape != shape:
             raise sections.damage(
                 name,
