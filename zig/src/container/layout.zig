@@ -240,7 +240,7 @@ pub const RootGroups = struct {
     pub fn add(root: *RootGroups, section_type: u8, range: Range, nnz: u64) void {
         const group = &root.groups[section_type];
         if (group.n_sections == 0) group.first_offset = range.offset;
-        group.total_length +|= range.length; // sections of a file that was changed may overlap
+        group.total_length +|= range.length; // sections that overlap may add up to more than there are bytes
         group.n_sections += 1;
         group.nnz +|= nnz;
     }
@@ -249,7 +249,8 @@ pub const RootGroups = struct {
     pub fn write(root: *const RootGroups, target: *[root_catalog_bytes_max]u8) u64 {
         var n_groups: u16 = 0;
         for (&root.groups) |*group| n_groups += @intFromBool(group.n_sections > 0);
-        assert(n_groups <= root_groups_max);
+        // a later version's file may have sections of more types: the last ones are left out of the quick look
+        n_groups = @min(n_groups, root_groups_max);
         target.* = @splat(0);
         var writer: std.Io.Writer = .fixed(target);
         root.writeTo(&writer, n_groups) catch unreachable; // n_groups fit
@@ -258,8 +259,11 @@ pub const RootGroups = struct {
 
     fn writeTo(root: *const RootGroups, writer: *std.Io.Writer, n_groups: u16) std.Io.Writer.Error!void {
         try writer.writeInt(u16, n_groups, .little);
+        var left = n_groups;
         for (&root.groups, 0..) |*group, section_type| {
             if (group.n_sections == 0) continue;
+            if (left == 0) return;
+            left -= 1;
             try writer.writeByte(@intCast(section_type));
             try writer.writeInt(u64, group.first_offset, .little);
             try writer.writeInt(u64, group.total_length, .little);
@@ -344,4 +348,17 @@ test "root catalog: one group a type, padded with zeros" {
     const layer = bytes[2 + 53 ..][0..53];
     try std.testing.expectEqualSlices(u8, &.{ 7, 0x88, 0x13, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 7 }, layer[0..22]);
     try std.testing.expect(std.mem.allEqual(u8, bytes[2 + 2 * 53 ..], 0));
+}
+
+test "root catalog: of more types than there is room for, the first ones" {
+    var root: RootGroups = .{};
+    for (0..256) |section_type| root.add(@intCast(section_type), .{ .offset = 4352, .length = std.math.maxInt(u64) }, 1);
+    root.add(3, .{ .offset = 4352, .length = 8 }, 1);
+    var bytes: [root_catalog_bytes_max]u8 = undefined;
+    const length: usize = @intCast(root.write(&bytes));
+    try std.testing.expectEqual(2 + root_groups_max * root_group_bytes, length);
+    try std.testing.expectEqual(root_groups_max, std.mem.readInt(u16, bytes[0..2], .little));
+    for (0..root_groups_max) |place| try std.testing.expectEqual(place, bytes[2 + place * root_group_bytes]);
+    // lengths that overlap do not run over
+    try std.testing.expectEqual(std.math.maxInt(u64), std.mem.readInt(u64, bytes[2 + 3 * root_group_bytes + 9 ..][0..8], .little));
 }
