@@ -98,10 +98,7 @@ const Given = struct {
 
     fn startReadingCounts(given: Given) void {
         const watch = given.sources[given.source_of_row[0]].matrix.?.matrix.watch;
-        if (!watch.asks() or !row_reads.isScattered(given.rows)) return;
-        var wishes: row_reads.Wishes = .{ .allocator = handle.allocator };
-        defer wishes.deinit();
-        _ = row_reads.askForTables(given, given.rows.len, watch, &wishes);
+        row_reads.askForCounts(handle.allocator, given, given.rows, watch);
     }
 
     /// Where a row lies.

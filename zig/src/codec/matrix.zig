@@ -212,10 +212,7 @@ pub const Matrix = struct {
     /// A hint that the counts of these rows are looked at next. Of rows from anywhere the table is asked for at once.
     pub fn startReadingCounts(self: *const Matrix, rows: []const i64) void {
         self.startReadingRows(rows);
-        if (!self.watch.asks() or !row_reads.isScattered(rows)) return;
-        var wishes: row_reads.Wishes = .{ .allocator = self.allocator };
-        defer wishes.deinit();
-        _ = row_reads.askForTables(RowList{ .matrix = self, .rows = rows }, rows.len, self.watch, &wishes);
+        row_reads.askForCounts(self.allocator, RowList{ .matrix = self, .rows = rows }, rows, self.watch);
     }
 
     /// Where a row lies.

@@ -18,9 +18,9 @@ const Allocator = std.mem.Allocator;
 /// A disk reads as much in the time of a request of its own, roughly: 40 KB at 2 GB/s and 50,000 requests a second, and
 /// at 125 MB/s and 3,000.
 const gap_bytes_max = 32 << 10;
-/// Of what may be in memory one request in so many is tried first, but at least so many of them.
-const sample_step_max = 16;
+/// Where all may be in memory, so many rows of a batch are tried first; within these bounds one in 32.
 const samples_min = 32;
+const samples_max = 128;
 
 /// A row of a matrix, by its shard.
 pub const Place = struct {
@@ -35,6 +35,8 @@ pub const Watch = struct {
     /// As many are after a fault that nobody expected; then all of their pages, and not a sample at first.
     left_next: std.atomic.Value(u32) = .init(left_min),
     thorough: std.atomic.Value(bool) = .init(false),
+    /// As `left`, of table entries that are read without their rows.
+    counts_left: std.atomic.Value(u32) = .init(1),
 
     const left_min = 4;
     const left_max = 256;
@@ -44,16 +46,21 @@ pub const Watch = struct {
     }
 
     fn asked(watch: *Watch, has_read: bool) void {
-        const left = watch.left.load(.monotonic);
-        const now = if (has_read) @max(left, left_min) else left -| 1;
-        if (now != left) watch.left.store(now, .monotonic);
-        if (now == 0) watch.thorough.store(false, .monotonic);
+        if (count(&watch.left, has_read) == 0) watch.thorough.store(false, .monotonic);
+    }
+
+    fn count(left: *std.atomic.Value(u32), has_read: bool) u32 {
+        const before = left.load(.monotonic);
+        const now = if (has_read) @max(before, left_min) else before -| 1;
+        if (now != before) left.store(now, .monotonic);
+        return now;
     }
 
     /// A row was decoded that was not in memory.
     pub fn surprise(watch: *Watch) void {
         const next = watch.left_next.load(.monotonic);
         watch.left.store(next, .monotonic);
+        watch.counts_left.store(next, .monotonic);
         watch.left_next.store(@min(2 * next, left_max), .monotonic);
         watch.thorough.store(true, .monotonic);
     }
@@ -62,9 +69,21 @@ pub const Watch = struct {
 /// Faults of the calling thread, which tell the watch.
 pub const Faults = struct {
     count: u64,
+    unasked: u32 = 0,
+
+    /// Asking the system takes most of a microsecond.
+    const calls_between = 8;
 
     pub fn begin() Faults {
         return .{ .count = platform.ownReads().faults };
+    }
+
+    /// For who calls it often: tells every now and then.
+    pub fn tellSometimes(self: *Faults, watch: *Watch) void {
+        self.unasked += 1;
+        if (self.unasked < calls_between) return;
+        self.unasked = 0;
+        self.tell(watch);
     }
 
     pub fn tell(self: *Faults, watch: *Watch) void {
@@ -120,39 +139,62 @@ pub const Wishes = struct {
     }
 
     /// Asks for what was added, and forgets it. Whether any of it had to be read.
-    fn ask(wishes: *Wishes, thorough: bool) bool {
-        defer wishes.spans.clearRetainingCapacity();
-        const spans = wishes.settle();
+    fn ask(wishes: *Wishes) bool {
         const before = platform.ownReads().blocks;
-        if (!thorough) {
-            const step = std.math.clamp(spans.len / samples_min, 1, sample_step_max);
-            var at: usize = 0;
-            while (at < spans.len) : (at += step) spans[at].ask();
-            if (platform.ownReads().blocks == before) return false;
-        }
-        for (spans) |span| span.ask();
+        for (wishes.settle()) |span| span.ask();
+        wishes.spans.clearRetainingCapacity();
         return platform.ownReads().blocks != before;
     }
 };
 
+const Part = enum { table, payload };
+
+/// Of a batch of which all may be in memory one row in so many is tried first; 1: none is.
+fn sampleStep(count: usize, watch: *const Watch) usize {
+    if (watch.thorough.load(.monotonic)) return 1;
+    return @max(1, count / std.math.clamp(count / 32, samples_min, samples_max));
+}
+
+fn askForEvery(step: usize, part: Part, list: anytype, count: usize, wishes: *Wishes) bool {
+    var index: usize = 0;
+    while (index < count) : (index += step) {
+        const place: Place = list.at(index) orelse continue;
+        switch (part) {
+            .table => wishes.add(place.view.tableOf(place.local_row, 1)),
+            .payload => for (place.view.piecesOf(place.local_row)) |piece| wishes.add(piece),
+        }
+    }
+    return wishes.ask();
+}
+
 /// Asks for the table entries of rows, which hold their counts. `list.at(index)` is the place of a row, or null.
 pub fn askForTables(list: anytype, count: usize, watch: *const Watch, wishes: *Wishes) bool {
-    for (0..count) |index| {
-        const place: Place = list.at(index) orelse continue;
-        wishes.add(place.view.tableOf(place.local_row, 1));
-    }
-    return wishes.ask(watch.thorough.load(.monotonic));
+    const step = sampleStep(count, watch);
+    const sample_read = step > 1 and askForEvery(step, .table, list, count, wishes);
+    if (step > 1 and !sample_read) return false;
+    return askForEvery(1, .table, list, count, wishes) or sample_read;
+}
+
+/// The same for who looks at counts alone, of rows from anywhere.
+pub fn askForCounts(allocator: Allocator, list: anytype, rows: []const i64, watch: *Watch) void {
+    if (watch.counts_left.load(.monotonic) == 0 or !isScattered(rows)) return;
+    var wishes: Wishes = .{ .allocator = allocator };
+    defer wishes.deinit();
+    _ = Watch.count(&watch.counts_left, askForTables(list, rows.len, watch, &wishes));
 }
 
 /// Asks for all that rows are decoded from; waits for their table entries, not for the rest.
 pub fn askForRows(list: anytype, count: usize, watch: *Watch, wishes: *Wishes) void {
-    const tables_read = askForTables(list, count, watch, wishes);
-    for (0..count) |index| {
-        const place: Place = list.at(index) orelse continue;
-        for (place.view.piecesOf(place.local_row)) |piece| wishes.add(piece);
-    }
-    const payloads_read = wishes.ask(watch.thorough.load(.monotonic));
-    watch.asked(tables_read or payloads_read);
+    const step = sampleStep(count, watch);
+    // both parts: another thread may just have asked for the entries of the sample, but not for all others
+    const sample_read = step > 1 and askForBoth(step, list, count, wishes);
+    const all_read = (step == 1 or sample_read) and askForBoth(1, list, count, wishes);
+    watch.asked(sample_read or all_read);
+}
+
+fn askForBoth(step: usize, list: anytype, count: usize, wishes: *Wishes) bool {
+    const tables_read = askForEvery(step, .table, list, count, wishes);
+    return askForEvery(step, .payload, list, count, wishes) or tables_read;
 }
 
 /// Whether the rows mostly do not follow one another: others are read well as they are touched.

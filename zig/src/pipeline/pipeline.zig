@@ -385,7 +385,7 @@ pub fn Pipeline(comptime Source: type) type {
             self.mutex.unlock();
             var report: Report = .{};
             const failure: ?Failure = if (self.source.decode(task, scratch, &report)) |_| null else |err| err;
-            if (watched) faults.tell(&self.scattered.watch);
+            if (watched) faults.tellSometimes(&self.scattered.watch);
             self.mutex.lock();
             const outcome = self.queue.complete(range, failure, &report);
             if (outcome.oldest_finished) self.finished.signal();
