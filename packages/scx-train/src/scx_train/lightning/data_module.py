@@ -36,6 +36,7 @@ except ModuleNotFoundError:
 from torch.utils.data import DataLoader
 
 from scx_train.lightning.files_of_module import FilesOfModule
+from scx_train.lightning.loaders import TrainingLoader
 from scx_train.lightning.scvi_columns import (
     CodedColumn,
     Rows,
@@ -221,25 +222,31 @@ class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):
         return len(self.val_idx)
 
     def train_dataloader(self) -> DataLoader | CombinedLoader:
-        """Shuffled batches of the cells for training; for SCANVI pairs of batches."""
-        trainer = self.trainer
-        for iterable in self._training:
-            if trainer is not None and trainer.current_epoch > iterable.epoch:
-                iterable.set_epoch(trainer.current_epoch)  # goes on from a checkpoint
-        return self._one_or_pairs(self._training)
+        """Shuffled batches of the cells for training; for SCANVI pairs of batches.
 
-    def val_dataloader(self) -> DataLoader | CombinedLoader | None:
+        Under a trainer their epoch is that of the trainer, and a checkpoint goes on in the middle
+        of one (without workers; with some, it begins the epoch again).
+        """
+        return _one_or_pairs(
+            [
+                self._loader(iterable, TrainingLoader, trainer_epoch=self._trainer_epoch)
+                for iterable in self._training
+            ]
+        )
+
+    def val_dataloader(self) -> DataLoader | CombinedLoader | list[Any] | None:
         """The cells for validation, in file order; None where there are none.
 
-        For SCANVI pairs of batches, where any of the cells has a label.
+        For SCANVI pairs of batches, where any of the cells has a label. A trainer, which takes no
+        None, gets an empty list for it, and so does not validate.
         """
         if not self.n_val:
-            return None
+            return None if self.trainer is None else []
         iterables = [self._in_file_order(self.val_idx)]
         labeled = self._labeled(self.val_idx)
         if self.model_name == SEMI_SUPERVISED and len(labeled):
             iterables.append(self._in_file_order(labeled))
-        return self._one_or_pairs(iterables)
+        return _one_or_pairs([self._loader(iterable) for iterable in iterables])
 
     def predict_dataloader(self) -> DataLoader:
         """All cells that are used, in file order; several processes share them."""
@@ -313,20 +320,30 @@ class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):
         labeled: Rows = rows[labels != self.unlabeled_category]
         return labeled
 
-    def _one_or_pairs(self, iterables: list[TrainingIterable]) -> DataLoader | CombinedLoader:
-        loaders = [self._loader(iterable) for iterable in iterables]
-        # The longest decides on the end of an epoch; others begin again.
-        return loaders[0] if len(loaders) == 1 else CombinedLoader(loaders, "max_size_cycle")
+    def _trainer_epoch(self) -> int | None:
+        """How many epochs the trainer has been through; None without one."""
+        if self.trainer is None:
+            return None
+        # Its `current_epoch` is one behind where a checkpoint of an epoch's end was loaded.
+        return int(self.trainer.fit_loop.epoch_progress.current.processed)
 
-    def _loader(self, iterable: TrainingIterable) -> DataLoader:
-        return DataLoader(
+    def _loader(
+        self, iterable: TrainingIterable, kind: type[DataLoader] = DataLoader, **options: Any
+    ) -> DataLoader:
+        return kind(
             iterable,
             batch_size=None,
             collate_fn=self._add_columns,
             num_workers=self._num_workers,
             persistent_workers=self._num_workers > 0,
             pin_memory=self._pin_memory,
+            **options,
         )
+
+
+def _one_or_pairs(loaders: list[DataLoader]) -> DataLoader | CombinedLoader:
+    # The longest decides on the end of an epoch; others begin again.
+    return loaders[0] if len(loaders) == 1 else CombinedLoader(loaders, "max_size_cycle")
 
 
 def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:

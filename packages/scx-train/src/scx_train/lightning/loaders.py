@@ -1,0 +1,117 @@
+"""A loader of training that is in the epoch where its trainer is, and goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from scx_train._warn import warn
+from scx_train.torch import TrainingIterable
+
+
+class TrainingLoader(DataLoader):  # type: ignore[misc]
+    """Batches of training for Lightning.
+
+    Lightning may ask for more iterators than there are epochs, and for one before it knows with
+    which epoch it goes on. So each iterator gives the epoch of the trainer, or a later one where
+    the cells were streamed before; one of which no batch was taken does not count. Another
+    iterator in the same epoch of the trainer, as pairs of loaders of different lengths ask for it,
+    gives the next epoch.
+
+    Lightning saves `state_dict` in its checkpoints, and so goes on in the middle of an epoch.
+
+    Parameters
+    ----------
+    dataset
+        The cells.
+    trainer_epoch
+        Tells how many epochs the trainer has completed; None where there is no trainer.
+    **options
+        Those of a DataLoader.
+    """
+
+    def __init__(
+        self,
+        dataset: TrainingIterable,
+        *,
+        trainer_epoch: Callable[[], int | None],
+        **options: Any,
+    ) -> None:
+        super().__init__(dataset, **options)
+        self._trainer_epoch = trainer_epoch
+        self._taken: Any = None
+        # The epoch of the trainer and that of the batches, of the iterator made last. That of the
+        # trainer is None where the batches' was finished.
+        self._begun: tuple[int | None, int] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        now = self._trainer_epoch()
+        if now is None or not self._is_waiting_at(now):
+            if now is not None:
+                self._choose_epoch_at(now)
+            self._taken = super().__iter__()
+        batches: Iterator[Any] = self._taken
+        return batches
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch under way stands: numbers and strings."""
+        state = self.dataset.state_dict()
+        trainer_epoch, epoch = (None, state["epoch"]) if self._begun is None else self._begun
+        if self.num_workers > 0 and self._begun is not None:
+            state = {**state, "epoch": epoch, "batch": self._n_taken}
+        return {"trainer_epoch": trainer_epoch, "cells": state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iterator give the batches that would have followed.
+
+        Where that cannot be, a UserWarning says so, and it begins the epoch again: several workers
+        go on at the beginning of an epoch only, and other batches have no place of these.
+        """
+        cells, trainer_epoch = state["cells"], state["trainer_epoch"]
+        epoch, batch = int(cells["epoch"]), int(cells["batch"])
+        self._taken = None
+        if batch >= len(self.dataset):
+            self._begun = None, epoch
+            self.dataset.set_epoch(epoch + 1)
+            return
+        self._begun = trainer_epoch, epoch
+        try:
+            if batch > 0 and self.num_workers > 0:
+                raise ValueError("several workers cannot begin within an epoch: pass num_workers=0")
+            self.dataset.load_state_dict(cells)
+        except ValueError as error:
+            self.dataset.set_epoch(epoch)
+            warn(
+                f"the checkpoint was saved after {batch} batches of epoch {epoch}, which is begun "
+                f"again: {error}",
+                stacklevel=2,
+            )
+
+    def _is_waiting_at(self, now: int) -> bool:
+        """Whether there is an iterator of this epoch already that nobody took a batch of."""
+        if self._taken is None or self._begun is None or self._begun[0] != now or self._n_taken > 0:
+            return False
+        # Lightning ends workers that are kept, and forgets their iterator.
+        return self.num_workers == 0 or self._taken is self._iterator
+
+    def _choose_epoch_at(self, now: int) -> None:
+        epoch = self._epoch_at(now)
+        if epoch != self.dataset.epoch:
+            self.dataset.set_epoch(epoch)
+        self._begun = now, epoch
+
+    def _epoch_at(self, now: int) -> int:
+        following = int(self.dataset.epoch)
+        if self._begun is None:
+            return max(following, now)
+        before, epoch = self._begun
+        if now != before:
+            return max(epoch + 1, now, following)
+        return epoch if self._taken is None else following  # where a state was loaded
+
+    @property
+    def _n_taken(self) -> int:
+        """How many batches the iterator made last has given."""
+        return 0 if self._taken is None else int(self._taken._num_yielded)
