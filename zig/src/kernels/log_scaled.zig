@@ -67,8 +67,12 @@ test "products beyond float32 have their logarithms, and zeros stay zeros" {
         for (values, out) |value, result| {
             const clipped: f64 = if (value > 0) value else 0;
             const expected: f64 = if (clipped > 0) std.math.log1p(clipped * factor) else 0;
-            if (clipped == infinite) try testing.expectEqual(infinite, result) else //
-            try testing.expectApproxEqRel(expected, @as(f64, result), 3e-7);
+            if (clipped == infinite) {
+                try testing.expectEqual(infinite, result);
+                continue;
+            }
+            // of the smallest numbers float32 knows multiples of 1.4e-45 alone
+            try testing.expectApproxEqAbs(expected, @as(f64, result), 3e-7 * expected + 1e-45);
         }
     }
 }
