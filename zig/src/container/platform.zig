@@ -48,6 +48,7 @@ pub const Reads = implementation.Reads;
 pub const ownReads = implementation.ownReads;
 pub const processId = implementation.processId;
 pub const resolveLink = implementation.resolveLink;
+pub const machineNumber = implementation.machineNumber;
 pub const randomNumber = implementation.randomNumber;
 
 /// errno numbers differ between systems; these are the ones that are told apart here.

@@ -223,6 +223,29 @@ pub fn randomNumber() u64 {
     return @as(u64, @bitCast(@as(i64, now.sec))) << 32 ^ @as(u64, @intCast(now.nsec));
 }
 
+const boot_id = "/proc/sys/kernel/random/boot_id";
+
+/// Tells machines apart that share a file system. On Linux it belongs to the running kernel, and so to all containers
+/// on it, which see each other's locks.
+pub fn machineNumber() u32 {
+    var buffer: [64]u8 = @splat(0);
+    var errno: i32 = 0;
+    if (is_linux) {
+        if (openForReading(boot_id, &errno)) |file| {
+            defer closeFile(file);
+            const length = c.read(file.descriptor, &buffer, buffer.len);
+            if (length > 0) return hashed(buffer[0..@intCast(length)]);
+        } else |_| {}
+    }
+    var name: [c.HOST_NAME_MAX + 1]u8 = @splat(0);
+    if (c.gethostname(&name, name.len) != 0) return 0;
+    return hashed(std.mem.sliceTo(&name, 0));
+}
+
+fn hashed(bytes: []const u8) u32 {
+    return @truncate(std.hash.Wyhash.hash(0, bytes));
+}
+
 /// The folder of a file that is being written, held open: what happens to the working directory or to the
 /// folder's name meanwhile does not matter.
 pub const Folder = struct {

@@ -1,6 +1,8 @@
 //! The hidden file that becomes the target: made beside it, locked, and given its name in one step.
 //!
-//! Its name is `.{target}.{process id}.{16 hex digits}.tmp`; of a very long target only the start is used.
+//! Its name is `.{target}.{process id}.{16 hex digits}.tmp`; of a very long target only the start is used. The first
+//! 8 digits are the machine's: a lock that is free tells nothing of a writer on another machine where the file system
+//! keeps locks to each (NFS with `nolock`, FUSE), so what other machines made is left alone here.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -14,7 +16,8 @@ const Report = errors.Report;
 /// Names of 255 bytes are allowed nearly everywhere: this leaves room for the rest.
 const target_name_bytes_max = 160;
 const suffix = ".tmp";
-const random_digits = 16;
+const machine_digits = 8;
+const random_digits = 16; // those of the machine among them
 /// Each attempt draws a new number, so a second one is already rare.
 const attempts_max = 16;
 
@@ -136,7 +139,7 @@ fn createTemporary(
 ) Failure!Created {
     for (0..attempts_max) |_| {
         const name = try allocator.printSentinel(".{s}.{d}.{x:0>16}" ++ suffix, .{
-            nameStart(target_name), platform.processId(), platform.randomNumber(),
+            nameStart(target_name), platform.processId(), temporaryNumber(platform.randomNumber()),
         }, 0);
         if (folder.createExclusive(name, &report.os_error)) |file| {
             report.os_error = 0;
@@ -147,6 +150,17 @@ fn createTemporary(
         }
     }
     return platform.fail(report, "cannot create a temporary file beside {f}", .{quoted.name(target_name)});
+}
+
+fn temporaryNumber(random: u64) u64 {
+    return @as(u64, platform.machineNumber()) << 32 | (random & 0xFFFF_FFFF);
+}
+
+/// Of a name that is one of a temporary file.
+fn isOfMachine(name: []const u8, machine: u32) bool {
+    assert(name.len > suffix.len + random_digits);
+    const digits = name[name.len - suffix.len - random_digits ..][0..machine_digits];
+    return (std.fmt.parseUnsigned(u32, digits, 16) catch return false) == machine;
 }
 
 /// At most `target_name_bytes_max`, cut between two characters.
@@ -169,13 +183,15 @@ fn isTemporaryOf(target_name: []const u8, name: []const u8) bool {
     return true;
 }
 
-const Sweep = struct { folder: platform.Folder, target_name: []const u8 };
+const Sweep = struct { folder: platform.Folder, target_name: []const u8, machine: u32 };
 
-/// Removes what killed runs left of the same target.
+/// Removes what killed runs on this machine left of the same target.
 fn removeOrphans(folder: platform.Folder, target_name: []const u8) void {
-    folder.eachName(Sweep{ .folder = folder, .target_name = target_name }, struct {
+    const machine = platform.machineNumber();
+    folder.eachName(Sweep{ .folder = folder, .target_name = target_name, .machine = machine }, struct {
         fn visit(sweep: Sweep, name: [:0]const u8) void {
-            if (isTemporaryOf(sweep.target_name, name)) sweep.folder.removeIfStale(name);
+            if (!isTemporaryOf(sweep.target_name, name)) return;
+            if (isOfMachine(name, sweep.machine)) sweep.folder.removeIfStale(name);
         }
     }.visit);
 }
@@ -199,6 +215,16 @@ test "which names are temporary files of a target" {
         ".a.scx.123.0123456789abcdef.tmp~",
     }) |name| try testing.expect(!isTemporaryOf("a.scx", name));
     try testing.expect(!isTemporaryOf("a", yes));
+}
+
+test "whose temporary file it is" {
+    try std.testing.expect(isOfMachine(".a.scx.123.0123456789abcdef.tmp", 0x01234567));
+    try std.testing.expect(!isOfMachine(".a.scx.123.0123456789abcdef.tmp", 0x89abcdef));
+    const machine = platform.machineNumber();
+    try std.testing.expectEqual(machine, platform.machineNumber());
+    const number = temporaryNumber(0xFEDC_BA98_7654_3210);
+    try std.testing.expectEqual(machine, @as(u32, @truncate(number >> 32)));
+    try std.testing.expectEqual(0x7654_3210, @as(u32, @truncate(number)));
 }
 
 test "a long name is cut between characters" {

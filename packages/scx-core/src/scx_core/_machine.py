@@ -19,6 +19,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOUNTS = Path("/proc/self/mountinfo")
 STATISTICS = Path("/proc/stat")
 TAG_LETTERS = 8
+OTHER_MACHINE = ""  # no machine's tag
 
 
 @cache

@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ from pathlib import Path
 
 from ._interrupts import deferred_interrupts, uninterrupted
 from ._locks import LOCK_SUFFIX, Lock, Locked, ask_for_lock, is_at, take_lock
-from ._machine import TAG_LETTERS, lock_tells, machine_tag
+from ._machine import OTHER_MACHINE, TAG_LETTERS, lock_tells, machine_tag
 
 # what ends the writers of this process: Ctrl-C again and again may hinder a block to do it
 _open: dict[Path, Callable[[], None]] = {}
+# names of 255 bytes are allowed nearly everywhere: this leaves room for what is added
+NAME_START_BYTES_MAX = 160
 RANDOM_LETTERS = 8
 ADDED_LETTERS = TAG_LETTERS + RANDOM_LETTERS
 
@@ -142,6 +145,31 @@ def working_folder(parent: Path, start: str) -> Iterator[Path]:
     with names.writer() as folder:
         folder.mkdir()
         yield folder
+
+
+def name_start(name: str) -> str:
+    """What temporary names use of a name: all of it, or the start of a very long one."""
+    start = os.fsencode(name)[:NAME_START_BYTES_MAX]
+    return start.decode(sys.getfilesystemencoding(), errors="ignore")
+
+
+def clear_left_by_library(target: Path) -> None:
+    """Remove what killed writers of `target` left that write by the native library.
+
+    These lock the hidden file itself. The library clears what this machine left; this is for the
+    other machines, where their locks are seen, and for the time before this one was started.
+    """
+    if os.name == "nt":
+        return
+    start = f".{name_start(target.name)}."
+    for path in target.parent.glob(f"{glob.escape(start)}*.tmp"):
+        if not re.fullmatch(r"\d+\.[0-9a-f]{16}\.tmp", path.name[len(start) :]):
+            continue
+        with suppress(OSError), path.open("r+") as file:
+            changed = os.fstat(file.fileno()).st_mtime
+            known = lock_tells(target.parent, OTHER_MACHINE, changed)
+            if known and ask_for_lock(file) is Lock.HELD:
+                path.unlink()
 
 
 def remove(path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scx_core import _machine
 from scx_core.native.container import FileReader, FileWriter
 
 UNS = 10
@@ -113,6 +114,36 @@ def test_living_writers_of_one_target_spare_each_other(tmp_path: Path) -> None:
         assert out == "done\n" and process.returncode == 0
         assert read(path) == b"x" * 100_000
     assert os.listdir(tmp_path) == ["a.scx"]
+
+
+@posix
+def test_what_another_machine_writes_is_spared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    path = tmp_path / "a.scx"
+    process = start_writer(path)
+    (mine,) = os.listdir(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    # as another machine would have called it: eight digits are the machine's
+    other = f"{mine[:-20]}{int(mine[-20:-12], 16) ^ 1:08x}{mine[-12:]}"
+    (tmp_path / mine).rename(tmp_path / other)
+    monkeypatch.setattr(_machine, "MOUNTS", tmp_path / "nothing")
+    write(path, b"new")
+    assert sorted(os.listdir(tmp_path)) == [other, "a.scx"]
+    # where machines see each other's locks, it is known that its writer has ended
+    monkeypatch.setattr(_machine, "MOUNTS", tmp_path / "mounts")
+    line = "22 1 0:50 / / rw - nfs4 host:/data rw,local_lock={}\n"
+    for locks in ("all", "none"):
+        (tmp_path / "mounts").write_text(line.format(locks), "utf-8")
+        with open(tmp_path / other, "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            write(path, b"new", overwrite=True)  # it is being written
+            assert other in os.listdir(tmp_path)
+        write(path, b"new", overwrite=True)
+        assert (other in os.listdir(tmp_path)) == (locks == "all")
 
 
 def test_a_process_that_ends_without_closing_clears_up(tmp_path: Path) -> None:

@@ -7,15 +7,12 @@ a long target only the start is used.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from scx_core._temporary import TemporaryNames
+from scx_core._temporary import TemporaryNames, name_start
 
-# names of 255 bytes are allowed nearly everywhere: this leaves room for the rest
-TARGET_NAME_BYTES_MAX = 160
 SUFFIX = ".tmp"
 
 
@@ -45,7 +42,7 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write to")
-    names = TemporaryNames(target.parent, f".{_name_start(target)}.", (SUFFIX,))
+    names = TemporaryNames(target.parent, f".{name_start(target.name)}.", (SUFFIX,))
     names.clear_left()
     with names.writer() as stem:
         hidden = stem.with_name(f"{stem.name}{SUFFIX}")
@@ -58,11 +55,6 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
         else:
             _place_if_free(hidden, target)
         _sync_folder(target.parent)
-
-
-def _name_start(target: Path) -> str:
-    start = os.fsencode(target.name)[:TARGET_NAME_BYTES_MAX]
-    return start.decode(sys.getfilesystemencoding(), errors="ignore")
 
 
 def _place_if_free(hidden: Path, target: Path) -> None:

@@ -6,12 +6,14 @@ import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._temporary import clear_left_by_library
 from scx_core._value_types import dtype_of
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
@@ -78,6 +80,7 @@ class FileWriter:
             n_vars=n_vars,
         )
         library = native()
+        clear_left_by_library(Path(os.path.realpath(os.fsdecode(path))))
         out = library.ffi.new("scx_writer **")
         call("scx_writer_create", raw_path, options, out, path=self.path)
         self._handle: CData | None = binding.owned(out[0], library.lib.scx_writer_close)
