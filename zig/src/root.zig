@@ -28,6 +28,8 @@ test {
     _ = @import("codec/canonical.zig");
     _ = @import("codec/columns.zig");
     _ = @import("codec/dense_plan.zig");
+    _ = @import("codec/palette.zig");
+    _ = @import("codec/row_tiers.zig");
     _ = @import("codec/scratch.zig");
     _ = @import("codec/row_reads.zig");
     _ = @import("codec/sort_row.zig");

@@ -55,9 +55,9 @@ pub const CsrGather = struct {
     fn gatherRow(self: *const CsrGather, index: usize, scratch: *Scratch, report: *Report) Failure!void {
         const found = try self.matrix.openRow(self.rows[index], scratch, report);
         const at = self.indptr[index];
-        if (at < 0 or self.indptr[index + 1] - at != found.row.n_values) {
+        if (at < 0 or self.indptr[index + 1] -| at != found.row.n_values) {
             return report.fail(error.BadArgument, "indptr gives row {d} {d} values, but it stores {d}: take the counts from " ++
-                "scx_matrix_row_counts", .{ self.rows[index], self.indptr[index + 1] - at, found.row.n_values });
+                "scx_matrix_row_counts", .{ self.rows[index], self.indptr[index + 1] -| at, found.row.n_values });
         }
         const start: usize = @intCast(at);
         const columns: [*]const i32 = @ptrCast(scratch.arrays.row.columns);

@@ -101,6 +101,65 @@ fn expectSameDense(a: *Matrix, b: *Matrix) !void {
     }
 }
 
+test "totals are those of the values, negatives left out" {
+    const made = try makeSamples();
+    defer samples.free(testing.allocator, made);
+    for (made[0..2]) |*sample| for (sample.selectors) |selector| {
+        var opened = try Opened.init(sample, selector);
+        defer opened.deinit();
+        const matrix = opened.matrix;
+        var report: Report = .{};
+        var scratch = try Scratch.init(testing.allocator, matrix.n_cols);
+        defer scratch.deinit();
+        const rows = [_]i64{ 11, 0, 5, 5, 8 };
+        var totals: [rows.len]f64 = undefined;
+        try gather.rowTotals(testing.allocator, matrix, &rows, &totals, &report);
+        for (rows, totals) |row, total| {
+            const found = try matrix.openRow(row, &scratch, &report);
+            try matrix.rowValues(&found, .f64, &scratch, @ptrCast(scratch.arrays.values), &report);
+            var expected: f64 = 0;
+            for (scratch.arrays.values[0..found.row.n_values]) |value| expected += @max(value, 0);
+            try testing.expectEqual(expected, total);
+        }
+        try testing.expectError(error.OutOfRange, gather.rowTotals(testing.allocator, matrix, &.{12}, totals[0..1], &report));
+    };
+}
+
+test "rows for which an array has other room than they need are refused" {
+    const made = try makeSamples();
+    defer samples.free(testing.allocator, made);
+    var opened = try Opened.init(&made[0], made[0].selectors[0]);
+    defer opened.deinit();
+    const matrix = opened.matrix;
+    var report: Report = .{};
+    const count: i64 = @intCast(try matrix.rowCount(1, &report));
+    var indices: [100]i32 = undefined;
+    var values: [100]f32 = undefined;
+    for ([_]struct { [2]i64, bool }{
+        .{ .{ 0, count }, true },
+        .{ .{ 3, count + 3 }, true },
+        .{ .{ 0, count - 1 }, false },
+        .{ .{ 0, count + 1 }, false },
+        .{ .{ count, 0 }, false },
+        .{ .{ -count, 0 }, false },
+        .{ .{ std.math.minInt(i64), std.math.maxInt(i64) }, false },
+        .{ .{ count, std.math.minInt(i64) }, false },
+    }) |case| {
+        const indptr, const fits = case;
+        var job: gather.CsrGather = .{
+            .allocator = testing.allocator,
+            .matrix = matrix,
+            .rows = &.{1},
+            .indptr = &indptr,
+            .indices = &indices,
+            .target = .f32,
+            .value_bytes = 4,
+            .values = @ptrCast(&values),
+        };
+        if (fits) try job.run(1, &report) else try testing.expectError(error.BadArgument, job.run(1, &report));
+    }
+}
+
 test "rows that are read at once are where the table says" {
     const made = try makeSamples();
     defer samples.free(testing.allocator, made);

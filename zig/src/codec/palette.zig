@@ -105,3 +105,43 @@ pub fn PaletteOf(comptime T: type) type {
         }
     };
 }
+
+const testing = std.testing;
+
+test "the most frequent values have the smallest codes" {
+    var palette: PaletteOf(f32) = .{};
+    defer palette.deinit(testing.allocator);
+    const values = [_]f32{ 2.5, -0.0, 0.0, 2.5, 7, -0.0, 2.5, 1 };
+    try testing.expect(try palette.build(testing.allocator, &values));
+    try testing.expectEqual(5, palette.length()); // zeros of either sign are told apart
+    var codes: [values.len]u64 = undefined;
+    palette.encode(&values, &codes);
+    // equally frequent ones by their bits: 0, 1, 7
+    try testing.expectEqualSlices(u64, &.{ 0, 1, 2, 0, 4, 1, 0, 3 }, &codes);
+
+    var bytes: std.ArrayList(u8) = .empty;
+    defer bytes.deinit(testing.allocator);
+    try palette.write(testing.allocator, .{
+        .palette_length = 5,
+        .column_mode = .run,
+        .low_bits = 0,
+        .value_mode = .palette,
+        .widths = .{ 3, 0, 0 },
+        .irregular = false,
+    }, &bytes);
+    const expected = [_]f32{ 2.5, -0.0, 0.0, 1, 7 };
+    try testing.expectEqualSlices(u8, std.mem.asBytes(&expected), bytes.items);
+}
+
+test "more values than a palette holds are none" {
+    var palette: PaletteOf(u32) = .{};
+    defer palette.deinit(testing.allocator);
+    var values: [rowpack.palette_length_max + 1]u32 = undefined;
+    for (&values, 0..) |*value, number| value.* = @intCast(number * 977);
+    try testing.expect(!try palette.build(testing.allocator, &values));
+    try testing.expect(try palette.build(testing.allocator, values[1..]));
+    try testing.expectEqual(rowpack.palette_length_max, palette.length());
+    var codes: [rowpack.palette_length_max]u64 = undefined;
+    palette.encode(values[1..], &codes);
+    for (codes, 0..) |code, number| try testing.expectEqual(number, code);
+}

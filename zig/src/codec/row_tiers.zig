@@ -132,3 +132,66 @@ pub fn zeroedArea(allocator: Allocator, bytes: usize, target: *std.ArrayList(u8)
     @memset(area, 0);
     return area;
 }
+
+const testing = std.testing;
+
+/// Bits that codes take in tiers of these widths; null where a code does not fit.
+fn plainCost(codes: []const u64, widths: [3]u8) ?u64 {
+    var cost: u64 = 0;
+    for (codes) |code| {
+        var rest = code;
+        for (widths, 0..) |width, tier| {
+            const largest = bits.lowMask(width);
+            cost += width;
+            if (tier == 2 or widths[tier + 1] == 0) {
+                if (rest > largest) return null;
+                break;
+            }
+            if (rest < largest) break;
+            rest -= largest;
+        }
+    }
+    return cost;
+}
+
+fn cheapest(codes: []const u64) u64 {
+    var best: u64 = std.math.maxInt(u64);
+    for (0..bits.width_max + 1) |width_0| {
+        const has_escape_0 = width_0 >= 1 and width_0 <= rowpack.escape_width_max;
+        for (0..if (has_escape_0) bits.width_max + 1 else 1) |width_1| {
+            const has_escape_1 = width_1 >= 1 and width_1 <= rowpack.escape_width_max;
+            for (0..if (has_escape_1) bits.width_max + 1 else 1) |width_2| {
+                const cost = plainCost(codes, .{ @intCast(width_0), @intCast(width_1), @intCast(width_2) }) orelse continue;
+                best = @min(best, cost);
+            }
+        }
+    }
+    return best;
+}
+
+test "the widths are the cheapest of all" {
+    var prng = std.Random.DefaultPrng.init(21);
+    const random = prng.random();
+    var codes: [40]u64 = undefined;
+    for ([_]u8{ 1, 2, 4, 9, 20, 64 }) |width_max| for ([_]usize{ 1, 2, 7, 40 }) |length| for (0..3) |_| {
+        // most codes are small, as counts are
+        for (codes[0..length]) |*code| {
+            const width = if (random.uintLessThan(u8, 4) == 0) width_max else @min(width_max, 2);
+            code.* = random.int(u64) & bits.lowMask(width);
+        }
+        const chosen = chooseTiers(codes[0..length]);
+        try testing.expectEqual(chosen.cost_bits, plainCost(codes[0..length], chosen.widths));
+        try testing.expectEqual(cheapest(codes[0..length]), chosen.cost_bits);
+    };
+    try testing.expectEqual(Tiers{ .widths = @splat(0), .cost_bits = 0 }, chooseTiers(&.{ 0, 0, 0 }));
+}
+
+test "escaped codes stand in the next tier, less the escape" {
+    var writer: TierWriter = .{};
+    defer writer.deinit(testing.allocator);
+    var bytes: std.ArrayList(u8) = .empty;
+    defer bytes.deinit(testing.allocator);
+    try writer.write(testing.allocator, &.{ 0, 5, 1, 300 }, .{ .widths = .{ 1, 3, 9 }, .cost_bits = 0 }, &bytes);
+    // 0, escape, escape, escape; then 4, 0, escape (7); then 300 - 1 - 7
+    try testing.expectEqualSlices(u8, &.{ 0b1110, 0b1100_0100, 0b1, 0b0010_0100, 0b1 }, bytes.items);
+}

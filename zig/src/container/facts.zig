@@ -163,3 +163,78 @@ fn checkColumns(header: *const layout.Header, sections: []const Section, report:
         }
     }
 }
+
+// ---- tests ----
+
+const testing = std.testing;
+
+fn shard(section_type: SectionType, modality_id: u8, n_cols: u64, nnz: u64) Section {
+    return .{
+        .name = "shard",
+        .offset = 4352,
+        .length = 8,
+        .section_type = section_type,
+        .modality_id = modality_id,
+        .blake3 = @splat(0),
+        .stats = .{ .row_start = 0, .row_end = 5, .col_start = 0, .col_end = n_cols, .nnz = nnz },
+    };
+}
+
+const test_sections = [_]Section{
+    shard(.csr_shard, 1, 4, 7), shard(.csr_shard, 2, 2, 3),       shard(.csr_shard, 1, 4, 2),
+    shard(.csc_shard, 1, 4, 9), shard(.layer_csr_shard, 1, 4, 8), shard(.raw_csr_shard, 0, 6, 30),
+};
+const test_modalities = [_]Modality{
+    .{ .name = "a", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 4, .nnz = 9, .n_csr_shards = 2, .n_csc_shards = 1 },
+    .{ .name = "b", .modality_type = 0, .codec_id = 0, .value_encoding = 0, .n_vars = 2, .nnz = 3, .n_csr_shards = 1 },
+};
+
+test "X alone is counted, in all modalities or in one" {
+    try testing.expectEqual(Facts{ .nnz = 12, .n_csr_shards = 3, .n_csc_shards = 1 }, Facts.of(&test_sections, null));
+    try testing.expectEqual(Facts{ .nnz = 3, .n_csr_shards = 1 }, Facts.of(&test_sections, 2));
+    try testing.expectEqual(Facts{}, Facts.of(&test_sections, 0));
+    const huge = [_]Section{ shard(.csr_shard, 0, 1, std.math.maxInt(u64)), shard(.csr_shard, 0, 1, 5) };
+    try testing.expectEqual(std.math.maxInt(u64), Facts.of(&huge, null).nnz);
+    try testing.expectEqual(layout.Flags{ .csc = true, .raw = true }, flagsFor(&test_sections));
+}
+
+fn checkChanged(comptime field: []const u8, value: anytype) Failure!void {
+    var sections = test_sections;
+    const catalog: catalog_format.Catalog = .{
+        .version = 2,
+        .manifest_sequence = 6,
+        .prev_catalog_offset = 4400,
+        .n_obs = 5,
+        .sections = &sections,
+    };
+    var header: layout.Header = .{
+        .n_obs = 5,
+        .n_vars = 4,
+        .nnz = 12,
+        .n_csr_shards = 3,
+        .n_csc_shards = 1,
+        .manifest_sequence = 6,
+        .prev_catalog_offset = 4400,
+        .n_modalities = 2,
+        .flags = @bitCast(layout.Flags{ .csc = true, .raw = true }),
+    };
+    if (field.len > 0) @field(header, field) = value;
+    var report: Report = .{};
+    errdefer testing.expect(report.message_length > 0) catch @panic("no message");
+    try check(&header, &catalog, &test_modalities, &report);
+}
+
+test "whatever of the header contradicts the catalog is noticed" {
+    try checkChanged("", 0);
+    try testing.expectError(error.Corrupt, checkChanged("n_obs", 6));
+    try testing.expectError(error.Corrupt, checkChanged("n_vars", 3));
+    try testing.expectError(error.Corrupt, checkChanged("nnz", 13));
+    try testing.expectError(error.Corrupt, checkChanged("n_csr_shards", 2));
+    try testing.expectError(error.Corrupt, checkChanged("n_csc_shards", 0));
+    try testing.expectError(error.Corrupt, checkChanged("manifest_sequence", 7));
+    try testing.expectError(error.Corrupt, checkChanged("prev_catalog_offset", 0));
+    try testing.expectError(error.Corrupt, checkChanged("n_modalities", 1));
+    // CSC shards without their flag, and the flag of what is not there
+    try testing.expectError(error.Corrupt, checkChanged("flags", @as(u32, @bitCast(layout.Flags{ .raw = true }))));
+    try testing.expectError(error.Corrupt, checkChanged("flags", @as(u32, @bitCast(layout.Flags{ .csc = true, .raw = true, .obsm = true }))));
+}
