@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -102,6 +103,25 @@ def test_closing_passes_an_interrupt_on(matrix: Matrix, monkeypatch: pytest.Monk
         pipeline.close()
     pipeline.close()
     assert pipeline.closed
+
+
+def test_a_handle_that_garbage_collection_finalised_first(matrix: Matrix) -> None:
+    pipeline = DensePipeline(matrix)
+    pipeline.submit(np.arange(8, dtype=np.int64))
+    native().ffi.release(pipeline._handle)  # as the collection of a cycle may do it
+    pipeline.close()
+    assert pipeline.closed
+
+
+def test_cycles_of_epochs_that_were_left_early(make_file: MakeFile) -> None:
+    path = make_file(101)
+    for _ in range(20):
+        dataset = TrainingDataset(path, 8)
+        iterator = iter(dataset)
+        cycle: list[Any] = [iterator, dataset, next(iterator)]
+        cycle.append(cycle)
+        del dataset, iterator, cycle
+        gc.collect()
 
 
 def train(dataset: TrainingDataset, timer: threading.Timer) -> None:

@@ -281,8 +281,7 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
-                # No longer as its destructor, in which a Ctrl-C would do nothing.
-                native().ffi.gc(handle, None)
+                # Not as its destructor, in which a Ctrl-C would do nothing; that one follows.
                 self._end(handle)
 
     def _call(self, function: str, *arguments: Any) -> None:
@@ -360,11 +359,18 @@ def _close_all() -> None:
 
 
 def _closer(key: int) -> Callable[[CData], None]:
-    """Ends the threads, and only then lets go of what they read from."""
+    """Ends the threads, and only then lets go of what they read from; once, however often called.
+
+    In a cycle of garbage the handle may be finalised before the pipeline that closes it.
+    """
     close, in_use = native().lib.scx_pipeline_close, _IN_USE
     deadline_ms, timeout = CLOSE_MS, _errors.TIMEOUT
+    pending = [key]
 
     def run(pipeline: CData) -> None:
+        if not pending:
+            return
+        pending.clear()
         if close(pipeline, deadline_ms) != timeout:
             in_use.pop(key, None)
 
