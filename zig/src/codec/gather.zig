@@ -92,7 +92,7 @@ pub const DenseGather = struct {
         var ahead: row_reads.Ahead = .init(self.allocator, self.matrix.watch, row_reads.isScattered(self.rows), 0);
         defer ahead.deinit();
         const way: emit.Way = .ofBatch(self.out.len);
-        const step = row_reads.Ahead.block_rows;
+        const step = 4 * row_reads.Ahead.look_rows;
         var start: usize = 0;
         while (start < rows.len) : (start += step) {
             const stop = @min(start + step, rows.len);

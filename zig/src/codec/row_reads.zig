@@ -30,39 +30,45 @@ pub const Place = struct {
 
 /// Whether the rows of the next batch are asked for. Threads may share it: what they miss costs time alone.
 pub const Watch = struct {
-    /// Batches that are asked for before it is taken for granted that all is in memory.
+    /// Batches of which a few rows are tried before it is taken for granted that all is in memory.
     left: std.atomic.Value(u32) = .init(1),
-    /// As many are after a fault that nobody expected; then all of their pages, and not a sample at first.
-    left_next: std.atomic.Value(u32) = .init(left_min),
-    thorough: std.atomic.Value(bool) = .init(false),
     /// As `left`, of table entries that are read without their rows.
     counts_left: std.atomic.Value(u32) = .init(1),
+    /// Batches of which all rows are asked for.
+    thorough_left: std.atomic.Value(u32) = .init(0),
+    /// As many are after the next fault that nobody expected.
+    thorough_next: std.atomic.Value(u32) = .init(4),
 
-    const left_min = 4;
-    const left_max = 256;
+    const left_after_reading = 64;
+    const thorough_max = 256;
 
     pub fn asks(watch: *const Watch) bool {
         return watch.left.load(.monotonic) > 0;
     }
 
-    fn asked(watch: *Watch, has_read: bool) void {
-        if (count(&watch.left, has_read) == 0) watch.thorough.store(false, .monotonic);
+    fn isThorough(watch: *const Watch) bool {
+        return watch.thorough_left.load(.monotonic) > 0;
     }
 
-    fn count(left: *std.atomic.Value(u32), has_read: bool) u32 {
+    fn asked(watch: *Watch, has_read: bool) void {
+        count(&watch.left, has_read);
+        count(&watch.thorough_left, false);
+    }
+
+    fn count(left: *std.atomic.Value(u32), has_read: bool) void {
         const before = left.load(.monotonic);
-        const now = if (has_read) @max(before, left_min) else before -| 1;
+        const now = if (has_read) @max(before, left_after_reading) else before -| 1;
         if (now != before) left.store(now, .monotonic);
-        return now;
     }
 
     /// A row was decoded that was not in memory.
     pub fn surprise(watch: *Watch) void {
-        const next = watch.left_next.load(.monotonic);
-        watch.left.store(next, .monotonic);
-        watch.counts_left.store(next, .monotonic);
-        watch.left_next.store(@min(2 * next, left_max), .monotonic);
-        watch.thorough.store(true, .monotonic);
+        const next = watch.thorough_next.load(.monotonic);
+        const left = @max(next, left_after_reading);
+        watch.left.store(left, .monotonic);
+        watch.counts_left.store(left, .monotonic);
+        watch.thorough_left.store(next, .monotonic);
+        watch.thorough_next.store(@min(2 * next, thorough_max), .monotonic);
     }
 };
 
@@ -151,7 +157,7 @@ const Part = enum { table, payload };
 
 /// Of a batch of which all may be in memory one row in so many is tried first; 1: none is.
 fn sampleStep(count: usize, watch: *const Watch) usize {
-    if (watch.thorough.load(.monotonic)) return 1;
+    if (watch.isThorough()) return 1;
     return @max(1, count / std.math.clamp(count / 32, samples_min, samples_max));
 }
 
@@ -180,7 +186,7 @@ pub fn askForCounts(allocator: Allocator, list: anytype, rows: []const i64, watc
     if (watch.counts_left.load(.monotonic) == 0 or !isScattered(rows)) return;
     var wishes: Wishes = .{ .allocator = allocator };
     defer wishes.deinit();
-    _ = Watch.count(&watch.counts_left, askForTables(list, rows.len, watch, &wishes));
+    Watch.count(&watch.counts_left, askForTables(list, rows.len, watch, &wishes));
 }
 
 /// Asks for all that rows are decoded from; waits for their table entries, not for the rest.
@@ -210,12 +216,16 @@ pub const Ahead = struct {
     watch: *Watch,
     wishes: Wishes,
     faults: Faults,
-    /// The row before which something is asked for.
+    /// The row before which something may be asked for.
     due: usize,
+    /// Of the block that is decoded.
+    block_end: usize,
     /// Rows before it have been.
     reached: usize,
 
     pub const block_rows = 1024;
+    /// Rows between two looks at the faults.
+    pub const look_rows = 64;
 
     /// From row `start` of the list on. Not at all where rows follow one another.
     pub fn init(allocator: Allocator, watch: *Watch, scattered: bool, start: usize) Ahead {
@@ -224,6 +234,7 @@ pub const Ahead = struct {
             .wishes = .{ .allocator = allocator },
             .faults = if (scattered) .begin() else .{ .count = 0 },
             .due = if (scattered) start else std.math.maxInt(usize),
+            .block_end = start,
             .reached = start,
         };
     }
@@ -235,21 +246,23 @@ pub const Ahead = struct {
 
     /// Before row `index` of `list` is decoded, of which `stop` is the end.
     pub inline fn reach(ahead: *Ahead, list: anytype, index: usize, stop: usize) void {
-        if (index >= ahead.due) ahead.ask(list, index, stop);
+        if (index >= ahead.due) ahead.look(list, index, stop);
     }
 
-    fn ask(ahead: *Ahead, list: anytype, index: usize, stop: usize) void {
-        ahead.due = index + block_rows;
-        const first = index == ahead.reached;
-        if (!first) ahead.faults.tell(ahead.watch);
-        ahead.askBlock(list, index, stop); // the first, or what was not asked for when it was one ahead
-        ahead.askBlock(list, index + block_rows, stop);
+    fn look(ahead: *Ahead, list: anytype, index: usize, stop: usize) void {
+        ahead.due = index + look_rows;
+        ahead.faults.tell(ahead.watch);
+        // at the end of a block, or where a fault has just shown that the rest of it is not in memory
+        if (index < ahead.block_end and !(ahead.watch.asks() and ahead.reached < ahead.block_end)) return;
+        if (index >= ahead.block_end) ahead.block_end = index + block_rows;
+        ahead.askUpTo(list, index, @min(ahead.block_end, stop));
+        ahead.askUpTo(list, index, @min(ahead.block_end + block_rows, stop));
         ahead.faults = .begin(); // waits for table entries are not the rows'
     }
 
-    fn askBlock(ahead: *Ahead, list: anytype, start: usize, stop: usize) void {
-        const end = @min(start + block_rows, stop);
-        if (start < ahead.reached or start >= end or !ahead.watch.asks()) return;
+    fn askUpTo(ahead: *Ahead, list: anytype, index: usize, end: usize) void {
+        const start = @max(index, ahead.reached);
+        if (start >= end or !ahead.watch.asks()) return;
         ahead.reached = end;
         const From = struct {
             list: @TypeOf(list),
@@ -289,27 +302,30 @@ test "rows that follow one another are not scattered" {
     }
 }
 
-test "a watch asks until all is in memory, and after a surprise for longer each time" {
+test "a watch asks until all is in memory for a while, and after a surprise for everything" {
     var watch: Watch = .{};
-    try testing.expect(watch.asks());
+    try testing.expect(watch.asks() and !watch.isThorough());
     watch.asked(false);
     try testing.expect(!watch.asks());
-    var count: u32 = 0;
-    for ([_]u32{ 4, 8, 16 }) |expected| {
+    for ([_]u32{ 4, 8, 16, 32, 64, 128, 256, 256 }) |expected| {
         watch.surprise();
-        try testing.expect(watch.thorough.load(.monotonic));
-        count = 0;
+        var thorough: u32 = 0;
+        while (watch.isThorough()) : (thorough += 1) watch.asked(false);
+        try testing.expectEqual(expected, thorough);
+        var count: u32 = thorough;
         while (watch.asks()) : (count += 1) watch.asked(false);
-        try testing.expectEqual(expected, count);
-        try testing.expect(!watch.thorough.load(.monotonic));
+        try testing.expectEqual(@max(expected, Watch.left_after_reading), count);
     }
     watch.surprise();
-    for (0..100) |_| watch.asked(true);
+    for (0..1000) |_| watch.asked(true);
+    try testing.expect(!watch.isThorough());
+    var count: u32 = 0;
+    while (watch.asks()) : (count += 1) watch.asked(false);
+    try testing.expectEqual(Watch.thorough_max, count);
+    watch.asked(true);
     count = 0;
     while (watch.asks()) : (count += 1) watch.asked(false);
-    try testing.expectEqual(32, count);
-    for (0..40) |_| watch.surprise();
-    try testing.expectEqual(Watch.left_max, watch.left.load(.monotonic));
+    try testing.expectEqual(Watch.left_after_reading, count);
 }
 
 const Nowhere = struct {
@@ -336,6 +352,20 @@ test "rows are asked for a block ahead, each once, and not at all when all is in
             const reached = @min(rows, start + (index - start) / Ahead.block_rows * Ahead.block_rows + 2 * Ahead.block_rows);
             try testing.expectEqual(2 * (reached - start), asked.items.len); // tables and payloads
         }
+    }
+    asked.clearRetainingCapacity();
+    { // a surprise in the middle of a block: the rest of it is asked for, and the next one
+        while (watch.asks()) watch.asked(false);
+        var ahead: Ahead = .init(testing.allocator, &watch, true, start);
+        defer ahead.deinit();
+        const middle: usize = start + 5 * Ahead.look_rows;
+        for (start..rows) |index| {
+            if (index == middle) watch.surprise();
+            ahead.reach(Nowhere{ .asked = &asked }, index, rows);
+            if (index < middle) try testing.expectEqual(0, asked.items.len);
+            if (index == middle) try testing.expectEqual(2 * (2 * Ahead.block_rows - (middle - start)), asked.items.len);
+        }
+        try testing.expectEqual(2 * (rows - middle), asked.items.len);
     }
     asked.clearRetainingCapacity();
     while (watch.asks()) watch.asked(false);
