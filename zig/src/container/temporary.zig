@@ -298,18 +298,22 @@ test "what a killed run left is removed by the next one, and nothing else" {
     var folder: testing_files.Folder = .create();
     defer folder.remove();
     var report: Report = .{};
+    const machine = platform.machineNumber();
+    var names: [2][64]u8 = undefined;
     for ([_][]const u8{
-        ".a.scx.99999.0123456789abcdef.tmp", // the only orphan
+        // the only orphan
+        try std.fmt.bufPrint(&names[0], ".a.scx.99999.{x:0>8}89abcdef.tmp", .{machine}),
+        try std.fmt.bufPrint(&names[1], ".a.scx.99999.{x:0>8}89abcdef.tmp", .{machine ^ 1}), // another machine's
         ".b.scx.99999.0123456789abcdef.tmp",
         ".a.scx.99999.tmp",
         "notes.tmp",
     }) |name| try folder.put(name, "left");
     var live = try create(&folder, "a.scx", false, &report);
     defer live.close(testing.allocator);
-    try testing.expectEqual(@as(usize, 4), try folder.entryCount());
+    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
     var other = try create(&folder, "a.scx", false, &report);
     defer other.close(testing.allocator);
-    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
+    try testing.expectEqual(@as(usize, 6), try folder.entryCount());
 }
 
 test "targets that cannot be written to" {
