@@ -7,11 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+import scx_core
 from scx_train import TrainingDataset
 from scx_train.streams import epoch
+from scx_train.streams.budget import HUGE_PAGE, MB
+from scx_train.streams.cutting import Cutting
+from scx_train.streams.early import EarlyDecoding
 from scx_train.streams.epoch import _announced
 from scx_train.streams.order import RowRange, ShardGroups, ShardRows
 from scx_train.streams.sampling import OrderByLabel, WeightedDraws
@@ -25,9 +31,18 @@ class Asked:
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int, bool]] = []
+        self.early: list[tuple[list[int], int]] = []
 
-    def will_need(self, row_start: int, row_end: int, *, hold: bool) -> None:
+    def will_need(self, row_start: int, row_end: int, *, hold: bool) -> bool:
         self.ranges.append((row_start, row_end, hold))
+        return hold
+
+    def decode_early(self, rows: Any, *, max_bytes: int) -> None:
+        self.early.append((rows.tolist(), max_bytes))
+
+
+def len_of(rows: Any) -> str:
+    return "all" if rows is None else f"{len(rows)} rows"
 
 
 def asked_at_the_start(order: Any, *, first_row: int = 0, reads_ahead: bool = True) -> Asked:
@@ -101,6 +116,57 @@ def test_shards_of_which_few_rows_are_streamed_are_not_read_as_a_whole() -> None
     ]
 
 
+def expected_early(order: ShardGroups, cutting: Cutting, first: int) -> set[int]:
+    """The rows of the first group that is read which full batches from `first` on take."""
+    places = np.concatenate(list(order))
+    size = cutting.batch_size
+    spans = [cutting.spans(batch)[0] for batch in range(first, len(cutting))]
+    taken = {place for start, stop in spans if stop - start == size for place in range(start, stop)}
+    begin = 0
+    for group, rows in enumerate(order):
+        if begin + len(rows) > spans[0][0]:
+            whole = cutting.world_size == cutting.num_shards == 1 and first * size <= begin
+            inside = range(begin, begin + len(rows))
+            chosen = {int(places[place]) for place in inside if whole or place in taken}
+            return chosen & {
+                row for part in order.ranges(group) for row in range(part.start, part.stop)
+            }
+        begin += len(rows)
+    raise AssertionError("no group is read")
+
+
+@pytest.mark.parametrize("first", [0, 1, 4])
+@pytest.mark.parametrize(
+    "places",
+    [
+        {},
+        {"rank": 1, "world_size": 2},
+        {"shard": 2, "num_shards": 3},
+        {"rank": 2, "world_size": 3, "shard": 1, "num_shards": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("chosen", [None, np.r_[0:100, 10_000:20_000, 30_050:41_000]], ids=len_of)
+def test_rows_of_own_batches_are_decoded_early(places: Any, first: int, chosen: Any) -> None:
+    order = groups(chosen)
+    n_rows = 60_000 if chosen is None else len(chosen)
+    cutting = Cutting(n_rows=n_rows, batch_size=700, **places)
+    asked: Any = Asked()
+    early = EarlyDecoding(cutting, first, 12345)
+    start = cutting.spans(first)[0][0]
+    list(_announced(order, start, asked, reads_ahead=True, early=early))
+    [(rows, max_bytes)] = asked.early
+    assert rows == sorted(expected_early(order, cutting, first))
+    assert max_bytes == 12345
+
+
+def test_nothing_is_decoded_early_where_nothing_waits() -> None:
+    early = EarlyDecoding(Cutting(n_rows=60_000, batch_size=700), 0, 12345)
+    asked: Any = Asked()
+    list(_announced(groups(shuffled=False), 0, asked, reads_ahead=True, early=early))
+    assert asked.early == []
+
+
 @pytest.fixture
 def drop(make_file: MakeFile) -> tuple[Path, Callable[[], None]]:
     """A file, and a call that drops it from the page cache where the system can."""
@@ -130,6 +196,95 @@ def test_cold_epochs_are_those_of_a_warm_file(
     assert [rows for rows, _ in cold] == [rows for rows, _ in warm]
     for (_, values), (_, expected) in zip(cold, warm, strict=True):
         np.testing.assert_array_equal(values, expected)
+
+
+@pytest.fixture(scope="module")
+def many_cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough cells that some are worth to be decoded early; a few counts are large."""
+    random = np.random.default_rng(4)
+    matrix = sp.random(12_000, 300, density=0.25, format="csr", dtype=np.float32, rng=random)
+    matrix.data = random.geometric(0.5, size=matrix.nnz).astype(np.float32)
+    matrix.data[::97] *= random.integers(1, 400, size=len(matrix.data[::97]))
+    path = tmp_path_factory.mktemp("many") / "many.scx"
+    scx_core.from_anndata(anndata.AnnData(matrix), path, shard_size=2000)
+    return path
+
+
+def drop_from_cache(path: Path) -> bool:
+    """Whether that worked, as far as can be told here."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with TrainingDataset(path, 100) as dataset:
+        return bool(dataset.memory_budget()["breakdown"]["cache_bytes"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hvg_indices": list(range(1, 300, 3))},
+        {"hvg_indices": list(range(150)), "dtype": "float16", "normalize": False},
+        {"hvg_indices": list(range(1, 300, 2)), "pflog": True, "pflog_alpha": 0.2},
+        {"rank": 1, "world_size": 3},
+        {"drop_last": True, "rows": np.arange(0, 12_000, 2)},
+    ],
+    ids=lambda options: ",".join(options) or "plain",
+)
+def test_rows_that_are_decoded_early_are_those_of_a_warm_file(
+    many_cells: Path, options: dict[str, Any]
+) -> None:
+    options = {"batch_size": 500, "threads": 2, **options}
+    with TrainingDataset(many_cells, **options) as dataset:
+        assert dataset.memory_budget()["breakdown"]["cache_bytes"] == 0
+        warm = [(batch["cell_indices"].tolist(), batch["X"]) for batch in dataset]
+    for _ in range(3):
+        drop_from_cache(many_cells)
+        with TrainingDataset(many_cells, **options) as dataset:
+            cold = [(batch["cell_indices"].tolist(), batch["X"]) for batch in dataset]
+        assert [rows for rows, _ in cold] == [rows for rows, _ in warm]
+        for (_, values), (_, expected) in zip(cold, warm, strict=True):
+            np.testing.assert_array_equal(values, expected)
+
+
+def test_several_files_and_modalities_from_a_cold_cache(many_cells: Path) -> None:
+    def epoch_of() -> list[Any]:
+        with TrainingDataset([many_cells, many_cells], 700, threads=2) as dataset:
+            return [(batch["cell_indices"].tolist(), batch["X"]) for batch in dataset]
+
+    warm = epoch_of()
+    drop_from_cache(many_cells)
+    for (rows, values), (expected_rows, expected) in zip(epoch_of(), warm, strict=True):
+        assert rows == expected_rows
+        np.testing.assert_array_equal(values, expected)
+
+
+def test_memory_for_early_rows_is_what_the_limit_leaves(many_cells: Path) -> None:
+    if not drop_from_cache(many_cells):
+        pytest.skip("the file stays in memory")
+
+    def budget(**options: Any) -> dict[str, Any]:
+        assert drop_from_cache(many_cells)
+        with TrainingDataset(many_cells, 1000, threads=1, **options) as dataset:
+            return dataset.memory_budget()
+
+    free = budget()
+    # 12,000 cells of 75 values: their records, in huge pages
+    assert free["breakdown"]["cache_bytes"] == 12_000 * (96 + 6 * 75) // HUGE_PAGE * HUGE_PAGE
+    assert free["breakdown"]["total_bytes"] == sum(
+        size for key, size in free["breakdown"].items() if key != "total_bytes"
+    )
+    rest = free["breakdown"]["total_bytes"] - free["breakdown"]["cache_bytes"]
+    tight = budget(max_memory_mb=rest // MB + 3)
+    assert tight["breakdown"]["cache_bytes"] == HUGE_PAGE
+    assert tight["prefetch_batches"] == free["prefetch_batches"]
+    none = budget(max_memory_mb=rest // MB + 1)
+    assert none["breakdown"]["cache_bytes"] == 0
+    assert none["prefetch_batches"] == free["prefetch_batches"]
+    for options in ({"shuffle": False}, {"layout": "csr"}, {"weights": np.ones(12_000)}):
+        assert budget(**options)["breakdown"]["cache_bytes"] == 0  # type: ignore[arg-type]
 
 
 def dense(values: Any) -> Any:

@@ -178,12 +178,35 @@ pub const Matrix = struct {
         return self.rowCount(row, &report) catch 0;
     }
 
-    /// A hint that rows [row_start, row_stop) are read soon.
-    pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64) void {
+    /// A hint that rows [row_start, row_stop) are read soon: all of their shards. Calls `progress.reached(row)` when
+    /// the bytes of the rows before one are there, or as soon as the system does not say so.
+    pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64, progress: anytype) void {
         for (self.shards) |*view| {
-            if (view.meets(row_start, row_stop)) self.file.willNeed(self.file.sections[view.section_index].range());
+            if (!view.meets(row_start, row_stop)) continue;
+            var reading = self.file.beginReading(self.file.sections[view.section_index].range());
+            defer reading.end();
+            if (view.codec == .rowpack) {
+                reading.upTo(offsetIn(reading.bytes, view.tableOf(0, view.n_rows)));
+                var row: u64 = 0;
+                while (row + rows_read_step < view.n_rows) {
+                    const payload = view.payloadOf(row, rows_read_step) orelse break;
+                    row += rows_read_step;
+                    reading.upTo(offsetIn(reading.bytes, payload));
+                    progress.reached(view.row_start + row);
+                }
+            }
+            reading.upTo(reading.bytes.len);
+            progress.reached(view.row_start + view.n_rows);
         }
     }
+
+    /// How many bytes end with a part of them.
+    fn offsetIn(bytes: []const u8, part: []const u8) usize {
+        return @intFromPtr(part.ptr) + part.len - @intFromPtr(bytes.ptr);
+    }
+
+    /// Some megabytes: who waits for rows has them soon.
+    const rows_read_step = 1024;
 
     /// Whether what rows [row_start, row_stop) are decoded from is in memory, as far as a few pages tell.
     pub fn seemsResident(self: *const Matrix, row_start: u64, row_stop: u64) bool {
@@ -234,16 +257,18 @@ pub const Matrix = struct {
     /// takes longer than decoding a row; a few rows ahead their table entries are there, so their payloads can be asked
     /// for. The caller has checked the rows.
     pub inline fn prefetch(self: *const Matrix, rows: []const i64, index: usize) void {
-        if (index + entry_rows_ahead < rows.len) {
-            const row: u64 = @intCast(rows[index + entry_rows_ahead]);
-            const view = self.shardOf(row);
-            view.prefetchEntry(row - view.row_start);
-        }
-        if (index + payload_rows_ahead < rows.len) {
-            const row: u64 = @intCast(rows[index + payload_rows_ahead]);
-            const view = self.shardOf(row);
-            view.prefetchPayload(row - view.row_start);
-        }
+        if (index + entry_rows_ahead < rows.len) self.prefetchEntry(@intCast(rows[index + entry_rows_ahead]));
+        if (index + payload_rows_ahead < rows.len) self.prefetchPayload(@intCast(rows[index + payload_rows_ahead]));
+    }
+
+    pub inline fn prefetchEntry(self: *const Matrix, row: u64) void {
+        const view = self.shardOf(row);
+        view.prefetchEntry(row - view.row_start);
+    }
+
+    pub inline fn prefetchPayload(self: *const Matrix, row: u64) void {
+        const view = self.shardOf(row);
+        view.prefetchPayload(row - view.row_start);
     }
 
     pub const entry_rows_ahead = 12;
@@ -295,6 +320,7 @@ pub const Matrix = struct {
         self: *const Matrix,
         plan: *const DensePlan,
         found: *const FoundRow,
+        form: dense.Form,
         scratch: *Scratch,
         report: *Report,
     ) Failure!dense.Selected {
@@ -308,6 +334,7 @@ pub const Matrix = struct {
                     &found.row,
                     &found.open,
                     found.total,
+                    form,
                     &scratch.arrays,
                     &selected,
                 );
@@ -336,7 +363,7 @@ pub const Matrix = struct {
         report: *Report,
     ) Failure!void {
         const found = try self.openRow(row, scratch, report);
-        const selected = try self.selectRow(plan, &found, scratch, report);
+        const selected = try self.selectRow(plan, &found, .values, scratch, report);
         self.level.emitSelected(&plan.row_plan, &selected, &scratch.arrays, way, out);
     }
 };

@@ -237,16 +237,31 @@ pub fn unmap(mapped: Map) void {
     assert(result != 0);
 }
 
+/// Bytes of a map that will be read soon, asked for from front to back.
+pub const Reading = struct {
+    bytes: []const u8,
+    done: usize = 0,
+
+    pub fn begin(bytes: []const u8) Reading {
+        return .{ .bytes = bytes };
+    }
+
+    pub fn upTo(reading: *Reading, length: usize) void {
+        if (length <= reading.done) return;
+        startReading(reading.bytes[reading.done..length]);
+        reading.done = length;
+    }
+
+    pub fn end(_: *Reading) void {}
+};
+
 /// Asks for pages of a map that will be read soon. A hint: nothing happens where the system does not take it.
-pub fn willNeed(bytes: []const u8) void {
+pub fn startReading(bytes: []const u8) void {
     if (bytes.len == 0) return;
     const this_process: windows.HANDLE = @ptrFromInt(std.math.maxInt(usize));
     const ranges = [1]RangeEntry{.{ .address = bytes.ptr, .bytes = bytes.len }};
     _ = PrefetchVirtualMemory(this_process, ranges.len, &ranges, 0);
 }
-
-/// Starts to read a few bytes that are looked at next.
-pub const startReading = willNeed;
 
 /// The system keeps no huge pages of files.
 pub fn forgetHead(bytes: []const u8, length: usize) void {

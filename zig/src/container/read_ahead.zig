@@ -1,6 +1,7 @@
 //! Linux and macOS: what the system is told of pages of a map that are read soon. Hints alone.
 
 const std = @import("std");
+const assert = std.debug.assert;
 const builtin = @import("builtin");
 const c = std.c;
 const linux = std.os.linux;
@@ -17,30 +18,57 @@ const madv_populate_read = 22;
 const madv_pageout = 21;
 const look_behind_pages = 16;
 
-/// Asks for pages of a map that will be read soon, all of them, and comes back when they are there or as soon as the
-/// system does not say so. A hint: nothing happens where the system does not take it.
-pub fn willNeed(bytes: []const u8) void {
-    const pages = pagesAround(bytes);
-    var at: usize = 0;
-    while (at < pages.len) : (at += step_bytes) {
-        const step = pages[at..@min(at + step_bytes, pages.len)];
-        if (!is_linux or !readThrough(step)) startReading(step);
-    }
-}
-
-/// Reads pages from the front to the back; false where the system does not offer that.
+/// Bytes of a map that will be read soon, read from front to back. `upTo` comes back when they are there, or as soon as
+/// the system does not say so. Hints alone: nothing happens where the system does not take them.
 ///
 /// `WILLNEED` would fill the page cache page by page, which costs the processor and keeps the disk from large
 /// transfers. Asked for in order and in huge pages, as far as the file system has them, the same bytes arrive twice as
 /// fast. That is said of a second view of them: the first one goes on to be read in any order.
-fn readThrough(pages: []const u8) bool {
-    const view = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
-    if (linux.errno(view) != .SUCCESS) return false;
-    defer _ = linux.munmap(@ptrFromInt(view), pages.len);
-    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.SEQUENTIAL);
-    _ = linux.madvise(@ptrFromInt(view), pages.len, linux.MADV.HUGEPAGE);
-    return linux.errno(linux.madvise(@ptrFromInt(view), pages.len, madv_populate_read)) == .SUCCESS;
-}
+pub const Reading = struct {
+    bytes: []const u8,
+    done: usize = 0,
+    /// From the start of the first page on.
+    view: ?[]const u8,
+
+    pub fn begin(bytes: []const u8) Reading {
+        return .{ .bytes = bytes, .view = if (is_linux and bytes.len > 0) secondView(pagesAround(bytes)) else null };
+    }
+
+    fn secondView(pages: []const u8) ?[]const u8 {
+        const address = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
+        if (linux.errno(address) != .SUCCESS) return null;
+        const view: [*]const u8 = @ptrFromInt(address);
+        _ = linux.madvise(@constCast(view), pages.len, linux.MADV.SEQUENTIAL);
+        _ = linux.madvise(@constCast(view), pages.len, linux.MADV.HUGEPAGE);
+        return view[0..pages.len];
+    }
+
+    /// The first `length` bytes.
+    pub fn upTo(reading: *Reading, length: usize) void {
+        assert(length <= reading.bytes.len);
+        while (reading.done < length) {
+            const stop = @min(length, reading.done + step_bytes);
+            if (!reading.populated(stop)) startReading(reading.bytes[reading.done..stop]);
+            reading.done = stop;
+        }
+    }
+
+    /// Whether the system says that the bytes from `done` to `stop` are there.
+    fn populated(reading: *const Reading, stop: usize) bool {
+        const view = reading.view orelse return false;
+        const in_page = @intFromPtr(reading.bytes.ptr) % std.heap.pageSize();
+        return populate(pagesAround(view[in_page + reading.done .. in_page + stop]));
+    }
+
+    fn populate(pages: []const u8) bool {
+        return linux.errno(linux.madvise(@constCast(pages.ptr), pages.len, madv_populate_read)) == .SUCCESS;
+    }
+
+    pub fn end(reading: *Reading) void {
+        if (reading.view) |view| _ = linux.munmap(view.ptr, view.len);
+        reading.* = undefined;
+    }
+};
 
 /// Lets the first `length` bytes go that were looked at and are not looked at again soon, if they are all there is in
 /// memory. Otherwise no huge page would fit around them, and megabytes after them would be read page by page.
@@ -153,20 +181,33 @@ test "bytes that are asked for are in memory, as they were, and mapped no second
     for ([_][2]usize{ .{ 0, content.len }, .{ 4095, 4098 }, .{ 9000, 9000 }, .{ content.len, content.len } }) |part| {
         const bytes = mapped[part[0]..part[1]];
         startReading(bytes);
-        willNeed(bytes);
+        var reading: Reading = .begin(bytes);
+        for ([_]usize{ 0, bytes.len / 3, bytes.len / 2, bytes.len }) |length| {
+            reading.upTo(length);
+            try testing.expect(seemsResident(bytes[0..length]));
+        }
+        reading.end();
         try testing.expect(seemsResident(bytes));
     }
     try testing.expectEqualSlices(u8, &content, mapped);
     if (!is_linux) return;
-    try testing.expect(readThrough(mapped));
+    var reading: Reading = .begin(mapped);
+    try testing.expect(reading.view != null);
+    try testing.expect(reading.populated(mapped.len));
+    try testing.expectEqual(2, try countMaps(&folder.inner.sub_path));
+    reading.end();
+    try testing.expectEqual(1, try countMaps(&folder.inner.sub_path));
+}
+
+fn countMaps(name: []const u8) !usize {
+    var errno: i32 = 0;
     const maps = try platform.openForReading("/proc/self/maps", &errno);
     defer platform.closeFile(maps);
     var lines: [1 << 14]u8 = undefined;
     var count: usize = 0;
     while (true) {
         const length = c.read(maps.descriptor, &lines, lines.len);
-        if (length <= 0) break;
-        count += std.mem.count(u8, lines[0..@intCast(length)], &folder.inner.sub_path);
+        if (length <= 0) return count;
+        count += std.mem.count(u8, lines[0..@intCast(length)], name);
     }
-    try testing.expectEqual(1, count);
 }

@@ -50,13 +50,32 @@ pub const Emission = extern struct {
     background: f32,
 };
 
-/// `slots` and `values` are the row's; slots are below n_output, and of equal ones the last counts. They mostly ascend;
-/// where they do not, a row of more than a piece goes the plain way. `piece` holds zeros, before and after. Every
-/// element of `out` is written.
+/// The values of a row as they are.
+pub const Values = struct {
+    values: [*]const f32,
+
+    inline fn at(self: Values, index: usize) f32 {
+        return self.values[index];
+    }
+};
+
+/// The values of a row by their codes.
+pub const CodedValues = struct {
+    table: [*]const f32,
+    codes: [*]const u8,
+
+    inline fn at(self: CodedValues, index: usize) f32 {
+        return self.table[self.codes[index]];
+    }
+};
+
+/// `slots`, u32 or u16, and `values`, `Values` or `CodedValues`, are the row's; slots are below n_output, and of equal ones
+/// the last counts. They mostly ascend; where they do not, a row of more than a piece goes the plain way. `piece` holds
+/// zeros, before and after. Every element of `out` is written.
 pub fn emitRow(
     emission: *const Emission,
-    slots: []const u32,
-    values: [*]const f32,
+    slots: anytype,
+    values: anytype,
     piece: *align(line_bytes) Piece,
     out: [*]u8,
 ) void {
@@ -69,9 +88,9 @@ pub fn emitRow(
         const length: u32 = @min(piece_length, emission.n_output - start);
         if (emission.background != 0) @memset(piece[0..length], emission.background);
         while (next < slots.len) : (next += 1) {
-            const place = slots[next] -% start;
+            const place = @as(u32, slots[next]) -% start;
             if (place >= length) break;
-            piece[place] = values[next];
+            piece[place] = values.at(next);
         }
         const target = out + start * emission.output.bytes();
         switch (emission.output) {
@@ -82,7 +101,7 @@ pub fn emitRow(
     assert(next == slots.len);
 }
 
-fn ascends(slots: []const u32) bool {
+fn ascends(slots: anytype) bool {
     if (slots.len < 2) return true;
     var descents: u32 = 0;
     for (slots[0 .. slots.len - 1], slots[1..]) |slot, next| descents |= @intFromBool(next < slot);
@@ -90,16 +109,10 @@ fn ascends(slots: []const u32) bool {
 }
 
 /// Element by element, in any order.
-fn emitPlainly(
-    comptime output: Output,
-    emission: *const Emission,
-    slots: []const u32,
-    values: [*]const f32,
-    out: [*]u8,
-) void {
+fn emitPlainly(comptime output: Output, emission: *const Emission, slots: anytype, values: anytype, out: [*]u8) void {
     const target: [*]align(1) Element(output) = @ptrCast(out);
     @memset(target[0..emission.n_output], convert(output, 1, .{emission.background})[0]);
-    for (slots, values) |slot, value| target[slot] = convert(output, 1, .{value})[0];
+    for (slots, 0..) |slot, index| target[slot] = convert(output, 1, .{values.at(index)})[0];
 }
 
 fn Element(comptime output: Output) type {
@@ -153,6 +166,18 @@ pub fn copyWords(way: Way, source: []const u32, target: [*]u32) void {
         }
     }
     while (at < source.len) : (at += 1) target[at] = source[at];
+}
+
+/// Numbers in a smaller type, which has room for them.
+pub fn narrowWords(comptime Narrow: type, source: []const u32, target: [*]Narrow) void {
+    const lanes = line_bytes / 4;
+    var at: usize = 0;
+    while (at + lanes <= source.len) : (at += lanes) {
+        const words: @Vector(lanes, u32) = source[at..][0..lanes].*;
+        const narrow: @Vector(lanes, Narrow) = @truncate(words);
+        target[at..][0..lanes].* = narrow;
+    }
+    while (at < source.len) : (at += 1) target[at] = @intCast(source[at]);
 }
 
 /// Takes elements out and leaves zeros.
@@ -231,7 +256,7 @@ fn expectRow(emission: Emission, slots: []const u32, values: []const f32, offset
     @memset(memory, 0xa5);
     var piece: Piece align(line_bytes) = @splat(0);
     const out = memory.ptr + offset * size;
-    emitRow(&emission, slots, values.ptr, &piece, out);
+    emitRow(&emission, slots, Values{ .values = values.ptr }, &piece, out);
     finishStreaming();
     for (piece) |entry| try testing.expectEqual(@as(f32, 0), entry);
     for (memory[0 .. offset * size]) |byte| try testing.expectEqual(@as(u8, 0xa5), byte);
@@ -291,6 +316,19 @@ test "words copied either way, at every alignment and length" {
         for (memory[0..offset]) |word| try testing.expectEqual(@as(u32, 0xa5a5_a5a5), word);
         for (memory[offset + count ..]) |word| try testing.expectEqual(@as(u32, 0xa5a5_a5a5), word);
     };
+}
+
+test "narrow words, at every length" {
+    inline for ([_]type{ u8, u16 }) |Narrow| {
+        var source: [100]u32 = undefined;
+        for (&source, 0..) |*word, index| word.* = @intCast(std.math.maxInt(Narrow) - index);
+        for (0..source.len + 1) |count| {
+            var narrow: [source.len]Narrow = @splat(7);
+            narrowWords(Narrow, source[0..count], &narrow);
+            for (source[0..count], narrow[0..count]) |word, own| try testing.expectEqual(word, own);
+            for (narrow[count..]) |own| try testing.expectEqual(7, own);
+        }
+    }
 }
 
 test "rounding to halves: ties, overflow, NaN" {

@@ -79,16 +79,18 @@ pub const Concatenation = struct {
 
     /// As Matrix.prefetch.
     pub fn prefetch(self: *const Concatenation, rows: []const i64, index: usize) void {
-        if (index + Matrix.entry_rows_ahead < rows.len) {
-            const place = self.places.placeOf(@intCast(rows[index + Matrix.entry_rows_ahead]));
-            const view = self.members[place.member].matrix.shardOf(place.row);
-            view.prefetchEntry(place.row - view.row_start);
-        }
-        if (index + Matrix.payload_rows_ahead < rows.len) {
-            const place = self.places.placeOf(@intCast(rows[index + Matrix.payload_rows_ahead]));
-            const view = self.members[place.member].matrix.shardOf(place.row);
-            view.prefetchPayload(place.row - view.row_start);
-        }
+        if (index + Matrix.entry_rows_ahead < rows.len) self.prefetchEntry(rows[index + Matrix.entry_rows_ahead]);
+        if (index + Matrix.payload_rows_ahead < rows.len) self.prefetchPayload(rows[index + Matrix.payload_rows_ahead]);
+    }
+
+    pub fn prefetchEntry(self: *const Concatenation, row: i64) void {
+        const place = self.places.placeOf(@intCast(row));
+        self.members[place.member].matrix.prefetchEntry(place.row);
+    }
+
+    pub fn prefetchPayload(self: *const Concatenation, row: i64) void {
+        const place = self.places.placeOf(@intCast(row));
+        self.members[place.member].matrix.prefetchPayload(place.row);
     }
 
     /// As Matrix.roomOf.
@@ -116,6 +118,18 @@ pub const Concatenation = struct {
             return places_module.inMember(place.member, failure, report);
     }
 
+    /// What a dense batch takes of a row; it stays in the scratch, until the next row.
+    pub fn selectRow(
+        self: *const Concatenation,
+        row: i64,
+        form: dense.Form,
+        scratch: *Scratch,
+        report: *Report,
+    ) Failure!dense.Selected {
+        const place = self.places.placeOf(@intCast(row));
+        return selectMemberRow(&self.members[place.member], place.row, form, scratch, report);
+    }
+
     /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
     /// how many it has.
     pub fn csrRow(
@@ -140,20 +154,29 @@ fn denseMemberRow(
     out: [*]u8,
     report: *Report,
 ) Failure!void {
+    const selected = try selectMemberRow(member, row, .values, scratch, report);
+    member.matrix.level.emitSelected(&member.columns.plan.row_plan, &selected, &scratch.arrays, way, out);
+}
+
+/// What a dense batch takes of a row; it stays in the scratch, until the next row.
+fn selectMemberRow(
+    member: *const Member,
+    row: u64,
+    form: dense.Form,
+    scratch: *Scratch,
+    report: *Report,
+) Failure!dense.Selected {
     const columns = member.columns;
-    if (columns.order != .shared) return member.matrix.denseRow(&columns.plan, @intCast(row), scratch, way, out, report);
+    if (columns.order != .shared) {
+        const found = try member.matrix.openRow(@intCast(row), scratch, report);
+        return member.matrix.selectRow(&columns.plan, &found, form, scratch, report);
+    }
     const shared = try sharedRow(member, row, scratch, report);
     // the entries lie in neither of these
     const indices: [*]i32 = @ptrCast(scratch.arrays.row.columns);
     const values: [*]f32 = @ptrCast(scratch.arrays.values);
     const count = unpack(shared.entries, indices[0..shared.entries.len], values[0..shared.entries.len]);
-    const selected: dense.Selected = .{
-        .columns = @ptrCast(indices),
-        .values = values,
-        .count = @intCast(count),
-        .background = shared.background,
-    };
-    member.matrix.level.emitSelected(&columns.plan.row_plan, &selected, &scratch.arrays, way, out);
+    return .{ .columns = @ptrCast(indices), .values = values, .count = @intCast(count), .background = shared.background };
 }
 
 pub fn csrMemberRow(

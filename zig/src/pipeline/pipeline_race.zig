@@ -28,13 +28,24 @@ const Life = struct {
         for (0..steps) |_| switch (life.random.uintLessThan(u8, 10)) {
             0...3 => try life.submit(),
             4...7 => try life.receive(),
-            8 => try life.pipeline.willNeed(.{ .row_start = 0, .row_end = 1 }, true, &life.report),
+            8 => try life.readAhead(),
             else => if (life.random.boolean()) {
                 try life.pipeline.cancel(&life.report);
                 life.expected.clearRetainingCapacity();
             } else try std.Thread.yield(),
         };
         try life.pipeline.close(60_000);
+    }
+
+    /// Rows that come into batches soon, if the epoch goes on.
+    fn readAhead(life: *Life) !void {
+        const start = life.next_row;
+        const end = start + 40;
+        _ = try life.pipeline.willNeed(.{ .row_start = @intCast(start), .row_end = @intCast(end) }, true, &life.report);
+        if (life.random.boolean()) return;
+        var rows: [20]i64 = undefined;
+        for (&rows, 0..) |*row, index| row.* = start + 2 * @as(i64, @intCast(index));
+        try life.pipeline.decodeEarly(&rows, 4 << 20, &life.report);
     }
 
     fn submit(life: *Life) !void {

@@ -178,8 +178,8 @@ test "hints reach the source from a thread of their own" {
     const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
     defer pipeline.close(wait_ms) catch unreachable;
     var report: Report = .{};
-    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
-    try pipeline.willNeed(.{ .row_start = 10, .row_end = 15 }, false, &report);
+    try testing.expect(try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report));
+    try testing.expect(!try pipeline.willNeed(.{ .row_start = 10, .row_end = 15 }, false, &report));
     probe.awaitHintedRows(15);
     try pipeline.submit(&.{4}, &report);
     const batch = try pipeline.wait(wait_ms, &report);
@@ -191,7 +191,7 @@ test "decoding waits for bytes that are read first, unless they are in memory" {
         var probe: Probe = .{ .resident = resident, .reading = true };
         const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 2, 1);
         var report: Report = .{};
-        try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+        try testing.expectEqual(!resident, try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report));
         probe.awaitHintedRows(10);
         try pipeline.submit(&.{4}, &report);
         if (!resident) {
@@ -210,7 +210,7 @@ test "a pipeline ends while it waits for bytes, and goes on after a cancel" {
     var probe: Probe = .{ .reading = true };
     const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
     var report: Report = .{};
-    for (0..3) |_| try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    for (0..3) |_| _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
     probe.awaitHintedRows(10);
     try pipeline.submit(&.{4}, &report);
     try pipeline.cancel(&report);
@@ -221,9 +221,75 @@ test "a pipeline ends while it waits for bytes, and goes on after a cancel" {
     try expectRows(batch, 1, &.{5});
     batch.buffer.release();
     probe.holdReading(true);
-    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
     probe.awaitHintedRows(20);
     try pipeline.submit(&.{6}, &report);
+    probe.holdReading(false);
+    try pipeline.close(wait_ms);
+}
+
+const early_bytes = 4 << 20;
+
+test "rows whose bytes have arrived are decoded while batches are held, and go into their batches" {
+    var probe: Probe = .{ .reading = true };
+    const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 2, .bad_multiple = 3 }, 2, 2);
+    var report: Report = .{};
+    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
+    probe.awaitHintedRows(20);
+    // half of the bytes are there: rows 1, 2, 4, 5, 6 and 8, of which 6 fails
+    try pipeline.decodeEarly(&.{ 1, 2, 4, 5, 6, 8, 11, 13 }, early_bytes, &report);
+    probe.awaitEarly(6);
+    try pipeline.submit(&.{ 13, 4, 1 }, &report);
+    try testing.expectError(error.Timeout, pipeline.wait(20, &report));
+    try testing.expectEqual(@as(u32, 6), probe.early);
+    probe.holdReading(false);
+    const first = try pipeline.wait(wait_ms, &report);
+    try expectRows(first, 2, &.{ 13, 4, 1 });
+    first.buffer.release();
+    try testing.expectEqual(@as(u32, 2), probe.early_used);
+    try testing.expect(pipeline.early != null);
+    // a row that failed is decoded again, and fails with its batch
+    try pipeline.submit(&.{6}, &report);
+    try testing.expectError(error.Corrupt, pipeline.wait(wait_ms, &report));
+    try pipeline.submit(&.{ 8, 2, 11, 5 }, &report);
+    const last = try pipeline.wait(wait_ms, &report);
+    try expectRows(last, 2, &.{ 8, 2, 11, 5 });
+    last.buffer.release();
+    try testing.expectEqual(@as(u32, 5), probe.early_used);
+    try pipeline.close(wait_ms);
+    try testing.expect(probe.early == 6);
+}
+
+test "early rows go when the last one is used, with a cancel, and where nothing is held" {
+    var probe: Probe = .{ .reading = true };
+    const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
+    var report: Report = .{};
+    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
+    probe.awaitHintedRows(20);
+    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report);
+    probe.awaitEarly(2);
+    probe.holdReading(false);
+    try pipeline.submit(&.{ 2, 1 }, &report);
+    const batch = try pipeline.wait(wait_ms, &report);
+    batch.buffer.release();
+    pipeline.mutex.lock();
+    while (pipeline.early != null) {
+        pipeline.mutex.unlock();
+        try std.Thread.yield();
+        pipeline.mutex.lock();
+    }
+    pipeline.mutex.unlock();
+
+    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report); // all is there
+    try testing.expectEqual(null, pipeline.early);
+    probe.holdReading(true);
+    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
+    probe.awaitHintedRows(40);
+    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report);
+    try pipeline.decodeEarly(&.{ 3, 4 }, early_bytes, &report);
+    probe.awaitEarly(4);
+    try pipeline.cancel(&report);
+    try testing.expectEqual(null, pipeline.early);
     probe.holdReading(false);
     try pipeline.close(wait_ms);
 }
@@ -258,7 +324,8 @@ fn openAndUse(allocator: std.mem.Allocator) !void {
     defer pipeline.close(wait_ms) catch unreachable;
     var report: Report = .{};
     try pipeline.submit(&.{ 1, 2, 3, 4 }, &report);
-    try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
+    try pipeline.decodeEarly(&.{ 1, 2, 3, 4 }, early_bytes, &report);
     const batch = try pipeline.wait(wait_ms, &report);
     defer batch.buffer.release();
     try expectRows(batch, 2, &.{ 1, 2, 3, 4 });

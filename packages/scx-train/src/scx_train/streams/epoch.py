@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from scx_train._process import REMEDY, HomeProcess
 from scx_train.streams.cutting import Cutting
+from scx_train.streams.early import EarlyDecoding
 from scx_train.streams.order import EpochOrder, Rows, RowStream, ShardGroups
 from scx_train.streams.pipelines import Pipeline, PipelineShelf
 from scx_train.streams.progress import Progress
@@ -38,6 +39,7 @@ class EpochIterator(Iterator[BatchT]):
         prefetch_batches: int,
         reads_ahead: bool,
         scattered: bool,
+        early_bytes: int,
         make_batch: Callable[[Any, Rows], BatchT],
         owner: str,
     ) -> None:
@@ -51,7 +53,12 @@ class EpochIterator(Iterator[BatchT]):
         self._pipeline: Pipeline | None = shelf.take()
         self._progress = progress
         self._rows = _batches(
-            order, cutting, progress.batch, self._pipeline, reads_ahead=reads_ahead
+            order,
+            cutting,
+            progress.batch,
+            self._pipeline,
+            reads_ahead=reads_ahead,
+            early_bytes=early_bytes,
         )
         try:
             self._pipeline.expect_scattered(scattered=scattered)
@@ -143,16 +150,25 @@ def _batches(
     pipeline: Pipeline,
     *,
     reads_ahead: bool,
+    early_bytes: int,
 ) -> Iterator[Rows]:
     if first >= len(cutting):
         return
     first_row = cutting.spans(first)[0][0]
-    groups = _announced(order, first_row, pipeline, reads_ahead=reads_ahead)
+    early = None
+    if early_bytes > 0 and isinstance(cutting, Cutting):
+        early = EarlyDecoding(cutting, first, early_bytes)
+    groups = _announced(order, first_row, pipeline, reads_ahead=reads_ahead, early=early)
     yield from cutting.batches(RowStream(groups), first)
 
 
 def _announced(
-    order: EpochOrder, first_row: int, pipeline: Pipeline, *, reads_ahead: bool
+    order: EpochOrder,
+    first_row: int,
+    pipeline: Pipeline,
+    *,
+    reads_ahead: bool,
+    early: EarlyDecoding | None = None,
 ) -> Iterator[Rows]:
     """The groups of an epoch; the bytes of each are asked for while the one before it is read.
 
@@ -161,24 +177,45 @@ def _announced(
     """
     n_seen = 0
     begun = False
-    # Shuffled, the first batch takes rows from everywhere in its group: threads that each wait for
-    # a page, in any order, would have the disk read in pieces and not from front to back. A batch
-    # that takes rows from everywhere in the file does not wait for all of it.
-    mixes_groups = isinstance(order, ShardGroups) and order.shuffled
     for group, rows in enumerate(order):
         n_seen += len(rows)
         if n_seen > first_row:
-            if not (begun and reads_ahead):
-                holds = mixes_groups and not begun and len(rows) <= HELD_ROWS_MAX
-                _announce(order, group, pipeline, hold=holds)
+            if not begun:
+                _begin(order, group, rows, n_seen - len(rows), pipeline, early)
                 begun = True
+            elif not reads_ahead:
+                _announce(order, group, pipeline)
             if reads_ahead:
                 _announce(order, group + 1, pipeline)
         yield rows
 
 
-def _announce(order: EpochOrder, group: int, pipeline: Pipeline, *, hold: bool = False) -> None:
-    if group < len(order):
-        # In the order of the file, which disks read fastest.
-        for part in sorted(order.ranges(group), key=lambda part: part.start):
-            pipeline.will_need(part.start, part.stop, hold=hold)
+def _begin(
+    order: EpochOrder,
+    group: int,
+    rows: Rows,
+    start: int,
+    pipeline: Pipeline,
+    early: EarlyDecoding | None,
+) -> None:
+    """Ask for the bytes of the group in which an epoch begins.
+
+    Shuffled, the first batch takes rows from everywhere in it: threads that each wait for a page,
+    in any order, would have the disk read in pieces and not from front to back. A batch that takes
+    rows from everywhere in the file does not wait for all of it.
+    """
+    mixed = isinstance(order, ShardGroups) and order.shuffled
+    held = _announce(order, group, pipeline, hold=mixed and len(rows) <= HELD_ROWS_MAX)
+    if held and early is not None and isinstance(order, ShardGroups):
+        own = early.rows(order, group, rows, start)
+        pipeline.decode_early(own, max_bytes=early.max_bytes)
+
+
+def _announce(order: EpochOrder, group: int, pipeline: Pipeline, *, hold: bool = False) -> bool:
+    """Ask for the bytes of a group; whether its batches wait for them."""
+    if group >= len(order):
+        return False
+    # In the order of the file, which disks read fastest.
+    parts = sorted(order.ranges(group), key=lambda part: part.start)
+    held = [pipeline.will_need(part.start, part.stop, hold=hold) for part in parts]
+    return any(held)

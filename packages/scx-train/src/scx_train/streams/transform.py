@@ -90,13 +90,13 @@ class Transform:
 
     def demand(self, source: Source | FileSet, *, n_output_genes: int) -> MatrixDemand:
         """What a batch of the values takes."""
-        mean_values = None
-        if self.layout == "csr" and source.n_obs > 0:
-            mean_values = source.nnz / source.n_obs
+        mean_stored = source.nnz / max(1, source.n_obs)
+        is_csr = self.layout == "csr"
         return MatrixDemand(
             n_vars=max(part.n_vars for part in source.parts),
             n_output_genes=n_output_genes,
-            mean_values=mean_values,
+            mean_values=mean_stored if is_csr and source.n_obs > 0 else None,
+            mean_kept=0.0 if is_csr else min(mean_stored, n_output_genes),
             value_bytes=np.dtype(OUTPUT_DTYPES[self.dtype]).itemsize,
         )
 
