@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
+import scx_train
 from scx_train import TrainingDataset
 
 MakeFile = Callable[..., Path]
@@ -221,3 +223,47 @@ def test_huge_and_tiny_weights_draw_as_others_do(path: Path, scale: float) -> No
 def test_columns_that_are_not_there(path: Path) -> None:
     with pytest.raises(KeyError, match="nothing"):
         TrainingDataset(path, batch_by="nothing")
+
+
+GAPS = {
+    "Int16": pd.array([7, None, 3, 7, 3, None, 7, 7] * 5, dtype="Int16"),
+    "boolean": pd.array([True, None, False, True, False, None, True, True] * 5, dtype="boolean"),
+    "float64": np.array([7, np.nan, 3, 7, 3, np.nan, 7, 7] * 5),  # what pandas makes of gaps
+}
+
+
+@pytest.mark.parametrize("dtype", GAPS)
+def test_whole_numbers_and_booleans_with_gaps_are_labels(make_file: MakeFile, dtype: str) -> None:
+    path = make_file(40, obs=pd.DataFrame({"label": GAPS[dtype]}))
+    cells = {
+        "none": {row for row in range(40) if row % 8 in (1, 5)},
+        "low": {row for row in range(40) if row % 8 in (2, 4)},
+        "high": {row for row in range(40) if row % 8 in (0, 3, 6, 7)},
+    }
+    with TrainingDataset(path, 4, batch_by="label") as dataset:
+        batches = [set(batch["cell_indices"].tolist()) for batch in dataset]
+    for rows in cells.values():
+        parts = [batch for batch in batches if batch <= rows]
+        assert set.union(*parts) == rows and sum(map(len, parts)) == len(rows)
+    assert len(batches) == 3 + 3 + 5
+    drawn: list[int] = []
+    with TrainingDataset(path, 4, balance_by="label") as dataset:
+        for _ in range(50):
+            drawn += [row for batch in dataset for row in batch["cell_indices"].tolist()]
+    assert not cells["none"] & set(drawn)
+    share = np.mean([row in cells["low"] for row in drawn])
+    assert abs(share - 0.5) < 0.06  # 5 standard deviations of 2,000 draws
+    for part in scx_train.split(path, [0.5, 0.5], stratify="label"):
+        assert [len(rows & set(part.tolist())) for rows in cells.values()] == [5, 5, 10]
+    with pytest.raises(ValueError, match="row 1 has no 'label'"):
+        scx_train.split(path, [0.5], group="label")
+    known = sorted(cells["low"] | cells["high"])
+    with TrainingDataset(path, 4, rows=known, batch_by="label") as dataset:
+        assert len(dataset) == 3 + 5
+
+
+@pytest.mark.parametrize("value", [0.5, np.inf, 2.0**60])
+def test_floats_that_are_no_whole_numbers_are_no_labels(make_file: MakeFile, value: float) -> None:
+    path = make_file(4, obs=pd.DataFrame({"label": [1.0, np.nan, value, 2.0]}))
+    with pytest.raises(ValueError, match=re.escape(f"floats such as {value:.6g}, but labels")):
+        TrainingDataset(path, batch_by="label")

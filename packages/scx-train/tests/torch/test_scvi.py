@@ -225,6 +225,27 @@ def test_a_model_that_learns_from_labels_after_one_that_does_not(
     assert accuracy(predicted, adata.obs["kind"].to_numpy()) > 0.95
 
 
+@pytest.mark.parametrize(
+    ("name", "built_for", "message"),
+    [
+        ("SCVI", "SCANVI", r"'SCANVI' and gives pairs .* \(VAE\) takes one .* without model_name"),
+        (
+            "SCANVI",
+            "SCVI",
+            r"no batches of labeled cells, but .* \(SCANVAE\) .*model_name='SCANVI'",
+        ),
+    ],
+)
+def test_a_data_module_for_another_model(
+    path: Path, name: str, built_for: str, message: str
+) -> None:
+    dm = counts_of(path, **KEYS, model_name=built_for, train_size=0.9)
+    options = {"datamodule": dm} if name == "SCANVI" else {}
+    model = getattr(scvi.model, name)(registry=dm.registry, **options)
+    with pytest.raises(RuntimeError, match=message):
+        train(model, 1, datamodule=dm)
+
+
 def test_labels_that_are_not_there(path: Path) -> None:
     with pytest.raises(ValueError, match="model_name='SCANVI' learns from labels"):
         counts_of(path, model_name="SCANVI")

@@ -147,6 +147,34 @@ def size_of(column: ObsValues | npt.NDArray[Any]) -> int:
     return column.nbytes
 
 
+def coded_numbers(
+    column: npt.NDArray[np.int64] | npt.NDArray[np.float64], what: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Numbers as labels: a code for each cell, -1 for a gap, and the whole numbers, ascending.
+
+    Whole numbers and booleans with gaps are floats in a column, so that floats count where all are
+    whole or NaN.
+
+    Raises
+    ------
+    ValueError
+        There are others, or some beyond 2**53; the message begins with `what` the column is.
+    """
+    known = ~np.isnan(column)
+    given = column[known]
+    if column.dtype.kind == "f":
+        wrong = given[(given != np.floor(given)) | (np.abs(given) > EXACT_IN_FLOAT64)]
+        if wrong.size:
+            raise ValueError(
+                f"{what} holds floats such as {wrong[0]:.6g}, but labels are needed: store it as "
+                "text, as whole numbers or as a categorical"
+            )
+    whole, inverse = np.unique(given.astype(np.int64), return_inverse=True)
+    codes = np.full(len(column), -1, dtype=np.int64)
+    codes[known] = inverse
+    return codes, whole
+
+
 def frame_column(series: pd.Series[Any]) -> Any:
     """A pandas column in the form in which scx_core reads one.
 

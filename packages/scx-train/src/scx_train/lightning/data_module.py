@@ -46,8 +46,7 @@ from scx_train.lightning.scvi_columns import (
     one_category,
 )
 from scx_train.lightning.scvi_module import ScviModule
-
-SEMI_SUPERVISED = "SCANVI"
+from scx_train.lightning.scvi_plans import SEMI_SUPERVISED, refuse_other_model
 
 
 class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):  # type: ignore[misc]
@@ -94,7 +93,7 @@ class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):
     validation_rows
         Cells for validation, as rows of the file or a mask; the rest of `rows` is trained on.
     batch_key, labels_key
-        obs columns (categorical, text or whole numbers) of the batch and of the label.
+        obs columns (categorical, text, booleans or whole numbers) of the batch and of the label.
     categorical_covariate_keys, continuous_covariate_keys
         obs columns of further covariates.
     unlabeled_category
@@ -226,7 +225,13 @@ class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):
 
         Under a trainer their epoch is that of the trainer, and a checkpoint goes on in the middle
         of one (without workers; with some, it begins the epoch again).
+
+        Raises
+        ------
+        RuntimeError
+            A trainer trains a model of scvi-tools from it that `model_name` is not for.
         """
+        refuse_other_model(self.trainer, self.model_name)
         return _one_or_pairs(
             [
                 self._loader(iterable, TrainingLoader, trainer_epoch=self._trainer_epoch)
@@ -240,6 +245,7 @@ class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):
         For SCANVI pairs of batches, where any of the cells has a label. A trainer, which takes no
         None, gets an empty list for it, and so does not validate.
         """
+        refuse_other_model(self.trainer, self.model_name)
         if not self.n_val:
             return None if self.trainer is None else []
         iterables = [self._in_file_order(self.val_idx)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from scx_train.inputs.obs import ObsValues
+from scx_train.inputs.obs import ObsValues, coded_numbers
 
 Rows = npt.NDArray[np.int64]
 
@@ -39,7 +39,7 @@ def one_category(n_rows: int) -> CodedColumn:
 def coded_column(
     values: ObsValues, rows: Rows, *, argument: str, name: str, unlabeled: str | None = None
 ) -> CodedColumn:
-    """The codes of a column of text, of a categorical or of whole numbers.
+    """The codes of a column of text, of a categorical or of whole numbers, also with gaps.
 
     Categories keep their order, also those that no cell has. With `unlabeled`, that category comes
     last, and cells without a value are of it.
@@ -47,19 +47,14 @@ def coded_column(
     Raises
     ------
     ValueError
-        The column has floats, or a cell of `rows` has no value.
+        The column has floats that are not whole, or a cell of `rows` has no value.
     """
     where = f"{argument}: obs column {name!r}"
     if isinstance(values, dict):
         codes, categories = values["codes"], np.array(values["categories"], dtype=object)
-    elif values.dtype.kind == "i":
-        categories, inverse = np.unique(values, return_inverse=True)
-        codes = inverse.astype(np.int32)
     else:
-        raise ValueError(
-            f"{where} holds floats (or numbers with gaps), but categories are needed: store it as "
-            "text or as a categorical"
-        )
+        numbers, categories = coded_numbers(values, where)
+        codes = numbers.astype(np.int32)
     if unlabeled is not None:
         return _unlabeled_last(codes, categories, rows, unlabeled)
     n_missing = int(np.count_nonzero(codes[rows] < 0))

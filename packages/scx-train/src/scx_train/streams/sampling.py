@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core.native.pipeline import shuffle
-from scx_train.inputs.obs import ObsValues
+from scx_train.inputs.obs import ObsValues, coded_numbers
 from scx_train.streams.cutting import Cutting, Span
 from scx_train.streams.order import EpochOrder, RowRange, Rows, RowStream, ShardRows
 
@@ -143,15 +143,16 @@ class CuttingByLabel:
 
 
 def label_numbers(column: ObsValues, name: str, argument: str) -> npt.NDArray[np.int64]:
-    """A number for each row by its label, -1 where it has none; ValueError for floats."""
+    """A number for each row by its label, -1 where it has none.
+
+    Raises
+    ------
+    ValueError
+        The column has floats that are not whole numbers.
+    """
     if isinstance(column, dict):
         return column["codes"].astype(np.int64)
-    if column.dtype.kind == "f":
-        raise ValueError(
-            f"{argument}={name!r} is a column of floats, or of numbers with gaps: store its labels "
-            "as a categorical"
-        )
-    return np.unique(column, return_inverse=True)[1].astype(np.int64)
+    return coded_numbers(column, f"{argument}: obs column {name!r}")[0]
 
 
 def of_single_cells(column: ObsValues, rows: Rows, name: str) -> str:

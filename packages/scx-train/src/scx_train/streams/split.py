@@ -46,8 +46,9 @@ def split(
     fractions
         The share of each part, positive, together at most 1; cells beyond that are in no part.
     stratify
-        An obs column of labels: each label is in each part by its share of all cells, to within one
-        cell. Cells without a label count as one more label.
+        An obs column of labels (categorical, text, whole numbers or booleans, also with gaps): each
+        label is in each part by its share of all cells, to within one cell. Cells without a label
+        count as one more label.
     group
         An obs column, such as the donor: all cells of a label are in the same part, and the shares
         are met as closely as that allows.
@@ -63,8 +64,9 @@ def split(
     Raises
     ------
     TypeError, ValueError
-        The fractions are not valid, both columns are given, a column has floats, or labels in one
-        file and numbers in another, a cell has no group, or a part would be empty.
+        The fractions are not valid, both columns are given, a column has floats that are not
+        whole, or labels in one file and numbers in another, a cell has no group, or a part would be
+        empty.
     KeyError
         There is no such column.
     """

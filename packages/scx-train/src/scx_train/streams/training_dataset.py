@@ -149,8 +149,8 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         are with replacement, each by its weight, so that some come several times and others not at
         all. None (default) for every cell once.
     balance_by
-        An obs column: draws as with `weights`, every label equally often; cells without a label
-        never come.
+        An obs column of labels (categorical, text, whole numbers or booleans, also with gaps):
+        draws as with `weights`, every label equally often; cells without a label never come.
     batch_by
         An obs column: each batch has cells of one label alone, every cell once; cells without a
         label are a label of their own. `min_batch`, `tail` and `drop_last` hold for each label.
