@@ -21,13 +21,16 @@ def usable_cpus() -> int:
 class HomeProcess:
     """Remembers the process that made it."""
 
+    # Here, since iterators ask for it also when Python ends and the names of modules are gone.
+    _getpid = staticmethod(os.getpid)
+
     def __init__(self) -> None:
         self.process_id = os.getpid()
 
     @property
     def is_here(self) -> bool:
         """Whether this is that process."""
-        return self.process_id == os.getpid()
+        return self.process_id == self._getpid()
 
     def check(self, what: str) -> None:
         """Raise a RuntimeError, with the remedy, in any other process."""

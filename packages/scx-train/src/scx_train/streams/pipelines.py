@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -93,6 +94,9 @@ class PipelineShelf:
         Opens a new one when none is at hand.
     """
 
+    # Here, since it is asked when the names of modules may be gone.
+    _is_finalizing = staticmethod(sys.is_finalizing)
+
     def __init__(self, open_pipeline: Callable[[], Pipeline]) -> None:
         # None when closed: what it opens from, the file above all, must not be kept.
         self._open_pipeline: Callable[[], Pipeline] | None = open_pipeline
@@ -114,6 +118,8 @@ class PipelineShelf:
 
     def give_back(self, pipeline: Pipeline) -> None:
         """The end of an epoch; what was submitted and not received is forgotten."""
+        if self._is_finalizing():
+            return  # there is no next epoch, and the pipeline ends with its handle
         # Not under the lock: another thread may be waiting for a batch of this pipeline.
         with contextlib.suppress(RuntimeError):  # closed meanwhile
             pipeline.cancel()
