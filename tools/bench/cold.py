@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import mmap
 import os
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench import data
-from bench.harness import Limit, Result, Sample, alternate, repeat
+from bench.harness import Limit, Result, Run, Sample, alternate, repeat
 from bench.others import Undisturbed
 
 READ_BYTES = 1 << 22
@@ -25,33 +22,34 @@ STAYED_MAX = 0.01
 def compare(
     name: str,
     path: Path,
-    run: Callable[[], Any],
+    run: Run,
     n_pairs: int,
     limit: Limit | None,
     result: Result,
     *,
     quiet: Undisturbed,
 ) -> None:
-    """Add the bytes of the file a second that `run` takes of it, cold and warm, and a read does."""
+    """Add the bytes of the file a second that `run` takes of it, cold and warm, and a read does.
+
+    `run` says itself how long it took: what it does before, such as a garbage collection of a
+    process that has imported much, does not count.
+    """
     if not hasattr(os, "posix_fadvise"):
         result.skipped[f"{name}, cold"] = "the system cannot drop one file from the page cache"
         return
     size = path.stat().st_size
 
-    def cold(function: Callable[[], Any]) -> Sample:
-        gc.collect()
+    def cold(function: Run) -> Sample:
         left = drop(path)
         if left > STAYED_MAX:
             raise AssertionError(f"{left:.0%} of {path} stayed in the page cache")
-        return timed(function)
+        return of_file(function)
 
-    def timed(function: Callable[[], Any]) -> Sample:
-        start = time.perf_counter()
-        function()
-        return Sample(size, time.perf_counter() - start)
+    def of_file(function: Run) -> Sample:
+        return Sample(size, function().seconds)
 
     both = alternate(quiet(lambda: cold(run)), quiet(lambda: cold(lambda: _read(path))), n_pairs)
-    warm = statistics.median(sample.rate for sample in repeat(quiet(lambda: timed(run)), n_pairs))
+    warm = statistics.median(sample.rate for sample in repeat(quiet(lambda: of_file(run)), n_pairs))
     result.add(f"{name}, cold, file bytes", [sample.rate for sample in both.ours], "B/s")
     result.add(f"{name}, warm, file bytes", warm, "B/s")
     result.add(f"{name}, sequential read, cold", [sample.rate for sample in both.theirs], "B/s")
@@ -59,10 +57,12 @@ def compare(
     result.add(f"{name}, cold / the lower of the two", shares, "x", limit)
 
 
-def _read(path: Path) -> None:
+def _read(path: Path) -> Sample:
+    start = time.perf_counter()
     with path.open("rb", buffering=0) as file:
         while file.read(READ_BYTES):
             pass
+    return Sample(path.stat().st_size, time.perf_counter() - start)
 
 
 def read_again(path: Path) -> None:
