@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from torch.utils.data import DataLoader
 
 import scx_core
-from scx_train import IndexPlanDataset
+from scx_train import IndexPlanDataset, TrainingDataset
 from scx_train.lightning import ScxDataModule
 from scx_train.torch import MultimodalTrainingIterable, PlanIterable, TrainingIterable
 
@@ -205,3 +206,26 @@ def test_a_file_that_changes_between_epochs_is_refused(
             list(pairs)
     # What is open goes on with what it opened.
     assert len(list(iterable)) == len(before[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_which_of_several_files_was_replaced_is_said(files: list[Path], tmp_path: Path) -> None:
+    paths = [Path(shutil.copy(files[0], tmp_path / f"{number}.scx")) for number in range(4)]
+    given = [*paths, paths[2]]  # one of them twice
+    dataset = TrainingDataset(given, 2)
+    dataset.close()
+    iterable, module = TrainingIterable(given, 2), ScxDataModule(given, 2, train_size=0.5)
+
+    def refusals(named: str) -> None:
+        what = rf"^{re.escape(named)} was replaced by .* this "
+        with pytest.raises(RuntimeError, match=what + "data set"):
+            iter(dataset)
+        with pytest.raises(RuntimeError, match=what + "data module"):
+            module.val_dataloader()
+        with pytest.raises(RuntimeError, match=re.escape(named) + " was replaced .*Iterable"):
+            list(DataLoader(iterable, batch_size=None, num_workers=1))
+
+    scx_core.mark_deleted(paths[2], [7])
+    refusals(str(paths[2]))
+    scx_core.mark_deleted(paths[1], [7])
+    refusals(f"{paths[1]} (and 1 more)")

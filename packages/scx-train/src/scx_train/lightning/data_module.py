@@ -14,7 +14,6 @@ from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path_or_list
 from scx_train._warn import told_before, warn
 from scx_train.inputs.cells import in_both
-from scx_train.streams.places import FilePlaces
 from scx_train.streams.sampling import of_single_cells
 from scx_train.streams.split import drawn
 from scx_train.streams.training_dataset import TrainingDataset
@@ -49,7 +48,7 @@ from scx_train.lightning.scvi_module import ScviModule
 from scx_train.lightning.scvi_plans import SEMI_SUPERVISED, refuse_other_model
 
 
-class ScxDataModule(FilesOfModule, ScviModule, FilePlaces, LightningDataModule):  # type: ignore[misc]
+class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ignore[misc]
     """Loaders over .scx files for a `LightningModule`, and for models of scvi-tools.
 
     **Values are normalised and logged by default**, as those of `TrainingDataset`; models of

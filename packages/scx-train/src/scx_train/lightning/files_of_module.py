@@ -10,7 +10,7 @@ from scx_train._warn import told_before
 from scx_train.inputs.file_set import FileSet, file_options
 from scx_train.inputs.source import Source, open_source
 from scx_train.lightning.scvi_columns import Rows
-from scx_train.streams.cell_stream import replaced
+from scx_train.streams.places import FilePlaces
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch import TrainingIterable
 
@@ -22,11 +22,10 @@ FILE_DEFAULTS = {
 TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
-class FilesOfModule:
+class FilesOfModule(FilePlaces):
     """The part of `ScxDataModule` that opens its files, as they were when it was built."""
 
     _path: Any
-    _where: str
     _content: str
     _batch_size: int
     _options: Mapping[str, Any]
@@ -61,16 +60,17 @@ class FilesOfModule:
             with told_before():
                 iterable = TrainingIterable(self._path, batch_size, **options)
         except ValueError as error:  # of the file that is there now?
-            if not self._is_unchanged():
-                raise RuntimeError(replaced(self._where, "data module")) from error
+            contents = self._contents_now()
+            if contents != self._file_contents:
+                raise RuntimeError(self._replaced(contents, "data module")) from error
             raise
         if iterable._content != self._content:
-            raise RuntimeError(replaced(self._where, "data module"))
+            raise RuntimeError(self._replaced(iterable._file_contents, "data module"))
         return iterable
 
-    def _is_unchanged(self) -> bool:
+    def _contents_now(self) -> tuple[str, ...]:
         with told_before(), TrainingDataset(self._path, **self._file_options()) as dataset:
-            return dataset._content == self._content
+            return dataset._file_contents
 
     def _looked_at(self, rows: Rows) -> TrainingIterable:
         return self._in_file_order(rows, 64, rank=0, world_size=1)

@@ -26,7 +26,7 @@ from scx_train.streams.options import StreamOptions
 from scx_train.streams.order import EpochOrder, Rows, ShardGroups, ShardRows
 from scx_train.streams.page_cache import RowByRow, available_bytes, reading_of
 from scx_train.streams.pipelines import PipelineShelf
-from scx_train.streams.places import FilePlaces
+from scx_train.streams.places import FilePlaces, contents_of
 from scx_train.streams.progress import Progress, digest, progress_of
 from scx_train.streams.sampling import (
     SAMPLING_BYTES,
@@ -41,14 +41,6 @@ from scx_train.streams.sampling import (
 )
 
 BatchT = TypeVar("BatchT")
-
-
-def replaced(path: str, what: str) -> str:
-    """The message where a file is not what it was when something was built."""
-    return (
-        f"{path} was replaced by a file of other content since this {what} was built, or rows of "
-        "it were marked as deleted: build a new one"
-    )
 
 
 CellsT = TypeVar("CellsT", bound=Cells)
@@ -391,5 +383,5 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
     def _reopened(self) -> CellsT:
         cells = self._open_cells()
         if cells.fingerprint != self._fingerprint:
-            raise RuntimeError(replaced(self._path, "data set"))
+            raise RuntimeError(self._replaced(contents_of(cells), "data set"))
         return cells

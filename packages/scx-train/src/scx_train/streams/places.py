@@ -14,6 +14,25 @@ from scx_train.inputs.file_set import FileSet
 from scx_train.inputs.joined_files import JoinedFiles, file_of
 from scx_train.inputs.source import Source
 from scx_train.streams.order import Rows
+from scx_train.streams.progress import digest
+
+
+def contents_of(cells: Cells) -> tuple[str, ...]:
+    """For each file: equal for equal content, of which the same rows are deleted."""
+    parts = cells.parts if isinstance(cells, JoinedFiles) else (cells,)
+    return tuple(digest(repr(part.fingerprint).encode()) for part in parts)
+
+
+def replaced(path: str, what: str) -> str:
+    """The message where a file is not what it was when something was built."""
+    return (
+        f"{path} was replaced by a file of other content since this {what} was built, or rows of "
+        "it were marked as deleted: build a new one"
+    )
+
+
+def _some(paths: list[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} (and {len(paths) - 1} more)"
 
 
 class FilePlaces:
@@ -31,11 +50,19 @@ class FilePlaces:
         else:
             self._paths = (cells.path,)
             self._row_offsets = np.array([0, cells.n_obs], dtype=np.int64)
+        self._file_contents = contents_of(cells)
 
     def _share_places(self, other: FilePlaces) -> None:
         """Keep what a data set over the same files has kept."""
         self._has_list, self._paths = other._has_list, other._paths
         self._row_offsets = other._row_offsets
+        self._file_contents = other._file_contents
+
+    def _replaced(self, contents: tuple[str, ...], what: str) -> str:
+        """The message where files have this content now, of `contents_of`, and another then."""
+        then_and_now = zip(self._paths, self._file_contents, contents, strict=True)
+        changed = list(dict.fromkeys(path for path, then, now in then_and_now if then != now))
+        return replaced(_some(changed), what)
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path_or_list
 from scx_train._process import usable_cpus
 from scx_train._warn import told_before
-from scx_train.streams.cell_stream import replaced
 from scx_train.streams.multimodal_dataset import MultimodalTrainingDataset
-from scx_train.streams.places import FilePlaces
+from scx_train.streams.places import FilePlaces, replaced
 from scx_train.streams.training_dataset import TrainingDataset
 from scx_train.torch.batch import to_tensors
 from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
@@ -282,5 +281,5 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
             raise RuntimeError(replaced(self._shown_path, type(self).__name__)) from error
         if dataset._content != self._content:
             dataset.close()
-            raise RuntimeError(replaced(self._shown_path, type(self).__name__))
+            raise RuntimeError(self._replaced(dataset._file_contents, type(self).__name__))
         return dataset
