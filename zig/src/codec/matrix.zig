@@ -206,7 +206,7 @@ pub const Matrix = struct {
     }
 
     /// Some megabytes: who waits for rows has them soon.
-    const rows_read_step = 1024;
+    const rows_read_step = 512;
 
     /// Whether what rows [row_start, row_stop) are decoded from is in memory, as far as a few pages tell.
     pub fn seemsResident(self: *const Matrix, row_start: u64, row_stop: u64) bool {
