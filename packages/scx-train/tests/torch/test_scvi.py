@@ -271,6 +271,25 @@ def test_a_saved_model_of_some_genes(path: Path, tmp_path: Path) -> None:
     assert list(loaded.get_var_names()) == [f"gene{i}" for i in range(0, N_VARS, 2)]
 
 
+@pytest.mark.parametrize("some_unlabeled", [True, False])
+def test_a_saved_model_that_learned_from_labels(
+    path: Path, tmp_path: Path, some_unlabeled: bool
+) -> None:
+    key = "kind" if some_unlabeled else "sex"  # two labels each, and some "Unknown" of kind
+    dm = counts_of(path, labels_key=key, model_name="SCANVI")
+    model = scvi.model.SCANVI(registry=dm.registry, datamodule=dm)
+    train(model, 1, datamodule=dm)
+    folder = str(tmp_path / "model")
+    model.save(folder, save_anndata=False, datamodule=dm.for_saving)
+    loaded = scvi.model.SCANVI.load(folder, adata=False, datamodule=dm, accelerator="cpu")
+    for each in ("predict", "get_latent_representation"):
+        first, again = (
+            getattr(one, each)(dataloader=dm.inference_dataloader()) for one in (model, loaded)
+        )
+        np.testing.assert_array_equal(again, first)
+    assert loaded.n_labels == loaded.module.n_labels == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

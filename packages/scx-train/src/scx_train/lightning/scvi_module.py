@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_train.lightning.scvi_columns import CodedColumn, Rows
+from scx_train.lightning.scvi_plans import SEMI_SUPERVISED
 from scx_train.lightning.scvi_registry import scvi_registry
 
 N_CELLS_LOOKED_AT = 1024
@@ -91,12 +92,19 @@ class ScviModule:
     def for_saving(self) -> SimpleNamespace:
         """What `model.save(..., datamodule=dm.for_saving)` writes down, with the model's `n_vars`.
 
-        It is this data module in all that scvi-tools asks for, but that its `n_vars` is
-        `n_output_genes`: a model knows nothing of the genes that `hvg_indices` leaves out.
+        It is this data module in all that scvi-tools asks for, but for two numbers that it builds
+        the model from again when it loads it: `n_vars` is `n_output_genes`, as a model knows
+        nothing of the genes that `hvg_indices` leaves out, and to SCANVI the category of the cells
+        without a label is no label.
         """
-        names = ("n_batch", "n_labels", "n_samples", "batch_labels", "label_keys", "registry")
+        names = ("n_batch", "n_samples", "batch_labels", "label_keys", "registry")
+        has_unlabeled = self.model_name == SEMI_SUPERVISED and bool(
+            np.any(self.labels_ == self.unlabeled_category)
+        )
         return SimpleNamespace(
-            n_vars=self.n_output_genes, **{name: getattr(self, name) for name in names}
+            n_vars=self.n_output_genes,
+            n_labels=self.n_labels - has_unlabeled,
+            **{name: getattr(self, name) for name in names},
         )
 
     @property
