@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scx_train.streams import page_cache
+from scx_core import _memory
 from scx_train.streams.order import RowRange, ShardGroups, ShardRows
 from scx_train.streams.page_cache import Reading, RowByRow, available_bytes, reading_of
 from scx_train.streams.sampling import OrderByLabel, WeightedDraws
@@ -80,9 +80,9 @@ def test_an_order_that_is_read_row_by_row_is_the_same_order() -> None:
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the system's files, of a machine with 3000 KiB to give."""
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    3000 kB\n")
-    monkeypatch.setattr(page_cache, "MEMORY_OF_MACHINE", tmp_path / "meminfo")
-    monkeypatch.setattr(page_cache, "OWN_GROUPS", tmp_path / "own")
-    monkeypatch.setattr(page_cache, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(_memory, "MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(_memory, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(_memory, "CGROUPS", tmp_path / "groups")
     return tmp_path
 
 

@@ -17,11 +17,11 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
+from scx_core import _memory
 from scx_core._section_names import SectionType
 from scx_core.native.container import FileReader
 from scx_core.native.matrix import Matrix
 from scx_train import IndexPlanDataset, SparseCellSetDataset, TrainingDataset
-from scx_train.streams import page_cache
 
 N_CELLS, N_GENES, PER_CELL = 12_000, 4_000, 700
 PAGE = mmap.PAGESIZE
@@ -168,7 +168,7 @@ def test_epochs_that_memory_has_no_room_for_read_little_more_than_their_rows(
     if order == "chosen":
         options["rows"] = np.sort(scattered(120))  # too few of each shard to read it as a whole
     else:
-        monkeypatch.setattr(page_cache, "MEMORY_OF_MACHINE", path.parent / "meminfo")
+        monkeypatch.setattr(_memory, "MACHINE", path.parent / "meminfo")
         (path.parent / "meminfo").write_text("MemFree: 1 kB\nMemAvailable:  20000 kB\n")
     if order == "draws":
         options["weights"] = np.ones(N_CELLS)

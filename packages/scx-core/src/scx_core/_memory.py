@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
 from scx_core._byte_sizes import format_bytes
 
+MACHINE = Path("/proc/meminfo")
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
@@ -43,10 +45,58 @@ def memory_bytes() -> int | None:
     return min(_limits(), default=None)
 
 
+def machine_memory() -> dict[str, int]:
+    """What Linux says of the memory of the machine, in bytes; OSError or ValueError elsewhere."""
+    lines = MACHINE.read_text("ascii").splitlines()
+    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+
+
+@dataclass(frozen=True)
+class MemoryGroup:
+    """A control group that may limit the memory of this process.
+
+    Attributes
+    ----------
+    folder
+        Where the system shows it. It need not be there.
+    version
+        1 or 2: that of control groups.
+    """
+
+    folder: Path
+    version: int
+
+    @property
+    def limit(self) -> int | None:
+        """The bytes that its processes may have together; None without a limit."""
+        return self.number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
+
+    def number(self, name: str) -> int | None:
+        """What one of its files says; None where it is not there or holds no number."""
+        with suppress(OSError, ValueError):
+            return int((self.folder / name).read_text("ascii"))
+        return None
+
+
+def memory_groups() -> Iterator[MemoryGroup]:
+    """The groups of this process and those they are in; OSError where the system tells of none."""
+    for line in OWN_GROUPS.read_text("utf-8").splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers == "":
+            root, version = CGROUPS, 2
+        elif "memory" in controllers.split(","):
+            root, version = CGROUPS / "memory", 1
+        else:
+            continue
+        # In a container the place may be that which the machine sees: then the top alone is there.
+        inside = PurePosixPath(place.lstrip("/"))
+        for group in (inside, *inside.parents):
+            yield MemoryGroup(root / group, version)
+
+
 def _limits() -> Iterator[int]:
     with suppress(OSError, ValueError, KeyError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        sizes = machine_memory()
         yield sizes["MemTotal"] + sizes["SwapTotal"]
         yield from _cgroup_limits()
         return
@@ -55,16 +105,7 @@ def _limits() -> Iterator[int]:
 
 
 def _cgroup_limits() -> Iterator[int]:
-    """Of the groups of this process and of those they are in, in either version of cgroups."""
-    for line in OWN_GROUPS.read_text("utf-8").splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            root, name = CGROUPS, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = CGROUPS / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = PurePosixPath(path)
-        for one in (group, *group.parents):
-            with suppress(OSError, ValueError):  # there is none, or it is "max"
-                yield int((root / one.relative_to("/") / name).read_text("ascii"))
+    for group in memory_groups():
+        limit = group.limit
+        if limit is not None:
+            yield limit

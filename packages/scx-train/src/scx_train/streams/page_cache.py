@@ -10,17 +10,15 @@ too: there each batch has the pages of its own rows read, all at once, when it i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
+from scx_core._memory import MemoryGroup, machine_memory, memory_groups
 from scx_train.streams.order import EpochOrder, RowRange, Rows, ShardGroups
 
 # Of the memory that is free, what the bytes of an epoch may take; the rest is for what the process
 # goes on to allocate.
 SHARE_OF_AVAILABLE = 0.75
-MEMORY_OF_MACHINE = Path("/proc/meminfo")
-OWN_GROUPS = Path("/proc/self/cgroup")
-GROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -92,49 +90,32 @@ def available_bytes() -> int | None:
 
 
 def _of_machine() -> int | None:
-    for line in _lines(MEMORY_OF_MACHINE):
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) * 1024
+    with suppress(OSError, ValueError):
+        return machine_memory().get("MemAvailable")
     return None
 
 
 def _of_groups() -> Iterator[int | None]:
-    """What each control group above the process leaves."""
-    for line in _lines(OWN_GROUPS):
-        _, controllers, place = line.split(":", 2)
-        if controllers == "":
-            names = ("memory.max", "memory.current", "active_file", "inactive_file")
-            top = GROUPS
-        elif "memory" in controllers.split(","):
-            names = (
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-                "total_active_file",
-                "total_inactive_file",
-            )
-            top = GROUPS / "memory"
-        else:
-            continue
-        # In a container the place may be that which the machine sees: then the top alone is there.
-        inside = PurePosixPath(place.lstrip("/"))
-        for group in (inside, *inside.parents):
-            yield _of_group(top / group, *names)
+    with suppress(OSError):
+        yield from map(_left_in, memory_groups())
 
 
-def _of_group(folder: Path, limit: str, usage: str, *cached: str) -> int | None:
-    """What is left up to the limit; files that are cached give way."""
-    numbers = [line for name in (limit, usage) for line in _lines(folder / name)]
-    if len(numbers) != 2 or not all(number.strip().isdigit() for number in numbers):
-        return None  # there is no such group, or no limit ("max")
-    pairs = [line.split() for line in _lines(folder / "memory.stat")]
-    stat = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
-    in_use = int(numbers[1]) - sum(stat.get(name, 0) for name in cached)
-    return max(0, int(numbers[0]) - max(0, in_use))
+def _left_in(group: MemoryGroup) -> int | None:
+    """What is left up to the limit of a control group; files that are cached give way."""
+    if group.version == 2:
+        usage, cached = "memory.current", ("active_file", "inactive_file")
+    else:
+        usage, cached = "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")
+    limit, used = group.limit, group.number(usage)
+    if limit is None or used is None:
+        return None
+    statistics = _statistics(group)
+    in_use = used - sum(statistics.get(name, 0) for name in cached)
+    return max(0, limit - max(0, in_use))
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
+def _statistics(group: MemoryGroup) -> dict[str, int]:
+    with suppress(OSError):
+        pairs = [line.split() for line in (group.folder / "memory.stat").read_text().splitlines()]
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    return {}
