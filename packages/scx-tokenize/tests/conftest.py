@@ -48,10 +48,10 @@ def top_k(batch: Any, k: int, n: int) -> dict[str, np.ndarray]:
         fill = k - len(places)
         ids += [*genes[places], *[n + 1] * fill]
         values += [*row[places], *[0] * fill]
-        mask += [*[1] * len(places), *[0] * fill]
+        mask += [0] * k
         pad += [*[0] * len(places), *[1] * fill]
         if not len(places):
-            ids[-k], pad[-k] = n, 0
+            ids[-k], mask[-k], pad[-k] = n, 1, 0
     return {"ids": np.array(ids), "values": np.array(values), "mask": mask, "pad": pad}
 
 

@@ -126,7 +126,7 @@ def test_quantiles_are_numpys(batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("weight", ["log1p", "count"])
+@pytest.mark.parametrize("weight", ["log1p", "linear", "count"])
 def test_sample_genes(batch, oracle, kind, weight):
     matrix = batch(8, N_GENES // 2, kind=kind)
     numbers = np.arange(8) * 7

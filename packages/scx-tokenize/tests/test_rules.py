@@ -170,11 +170,15 @@ def test_near_ties_have_a_fixed_order():
     assert tk.rank_tokens(*near, [1, 1], 2, "v")["ids"].tolist() == [0, 1]
 
 
+def test_the_mask_marks_no_gene():
+    assert tk.top_k([0, 3], [3, 5, 9], [1, 7, 4], 3, 100)["mask"].tolist() == [0, 0, 0]
+
+
 def test_sentinels_lie_outside_the_genes():
     batch = np.array([0, 2, 3, 3]), np.array([0, 4, 4]), np.array([1, 2, -1])
     result = tk.top_k(*batch, 3, 5)
     assert result["ids"].tolist() == [4, 0, 6, 5, 6, 6, 5, 6, 6]
-    assert result["mask"].tolist() == [1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert result["mask"].tolist() == [0, 0, 0, 1, 0, 0, 1, 0, 0]
     assert result["pad"].tolist() == [0, 0, 1, 0, 1, 1, 0, 1, 1]
 
 

@@ -14,8 +14,9 @@ from . import _arguments as arguments
 from ._batches import takes_batches
 from ._outputs import kept
 
-SampleWeight = Literal["log1p", "count"]
-WEIGHTS: dict[str, int] = {"log1p": 0, "count": 1}  # SCX_WEIGHT_LOG1P and its like
+SampleWeight = Literal["log1p", "linear", "count"]
+# SCX_WEIGHT_LOG1P and its like; the last two are two words for one weight.
+WEIGHTS: dict[str, int] = {"log1p": 0, "linear": 1, "count": 1}
 
 
 class SampleGenes(TypedDict):
@@ -59,7 +60,7 @@ def sample_genes(
         That of the file the rows come from, a 64-bit number: see `scx_train`'s
         `downsample_file_identity`.
     weight
-        "log1p" or "count".
+        "log1p", or "linear" for the count itself, which "count" means too.
     rows
         The rows' numbers in their file; None for their places in the batch, which makes the draws
         reproducible for this very batch only.

@@ -38,9 +38,10 @@ def top_k(
 ) -> TopK:
     """The k genes of each row with the largest positive values.
 
-    They are ordered by value, the largest first, and by gene id where values are equal. Slots that
-    are left over hold PAD (`n_genes_total + 1`), value 0, mask 0 and pad 1. A row without a
-    positive value has one GENE_MASK token (`n_genes_total`) with value 0, mask 0 and pad 0.
+    They are ordered by value, the largest first, and by gene id where values are equal; mask and
+    pad are 0. Slots that are left over hold PAD (`n_genes_total + 1`), value 0, mask 0 and pad 1. A
+    row without a positive value has one GENE_MASK token (`n_genes_total`) with value 0, mask 1 and
+    pad 0.
 
     Parameters
     ----------

@@ -24,6 +24,13 @@ def run(folder: Path, **options: Any) -> dict[str, Any]:
     return scx_tokenize.run("sample", path, folder / "out", n=5, shard_rows=10, **options)
 
 
+def test_two_words_for_a_weight_are_one_job(tmp_path: Path) -> None:
+    first = run(tmp_path, weight="count")
+    assert run(tmp_path, weight="linear")["job_identity"] == first["job_identity"]
+    with pytest.raises(ValueError, match="weight"):
+        run(tmp_path, weight="log1p")
+
+
 def full(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, "Error writing bytes to file")
 

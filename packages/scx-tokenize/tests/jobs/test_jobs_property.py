@@ -96,7 +96,7 @@ def any_case(draw: st.DrawFn) -> Case:
         options["include_zero_genes"] = draw(st.booleans())
     elif kernel == "sample":
         options["n"] = draw(st.integers(1, 8))
-        options["weight"] = draw(st.sampled_from(["log1p", "count"]))
+        options["weight"] = draw(st.sampled_from(["log1p", "linear"]))
     deleted = tuple(
         tuple(draw(st.lists(st.integers(0, one.n_obs - 1), unique=True, max_size=4)))
         for one in files

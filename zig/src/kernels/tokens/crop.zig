@@ -1,7 +1,8 @@
 //! The k genes of a cell with the largest values: one row of k slots for each cell.
 //!
-//! Slots in the order of the ranking hold id, value, mask 1, pad 0. Those that are left over hold PAD, 0, mask 0,
-//! pad 1. A cell without a positive value has one GENE_MASK in its first slot, with value 0, mask 0 and pad 0.
+//! Slots in the order of the ranking hold id, value, mask 0, pad 0. Those that are left over hold PAD, 0, mask 0,
+//! pad 1. A cell without a positive value has one GENE_MASK in its first slot, with value 0, mask 1 and pad 0: the mask
+//! tells it from genes.
 
 const std = @import("std");
 const dispatch = @import("../../levels/dispatch.zig");
@@ -58,14 +59,14 @@ pub const Crop = struct {
             ids.ptr,
             values.ptr,
         );
-        @memset(mask[0..count], 1);
+        @memset(mask, 0);
         @memset(pad[0..count], 0);
         @memset(ids[count..], @intCast(crop.n_genes_total + 1));
         @memset(values[count..], 0);
-        @memset(mask[count..], 0);
         @memset(pad[count..], 1);
         if (count > 0) return;
         ids[0] = @intCast(crop.n_genes_total);
+        mask[0] = 1;
         pad[0] = 0;
     }
 };
@@ -93,6 +94,6 @@ test "a worked batch: more genes than slots, fewer, none" {
     try crop.run(1, &report);
     try std.testing.expectEqualSlices(i32, &.{ 4, 9, 3, 11, 10, 11 }, &ids);
     try std.testing.expectEqualSlices(f32, &.{ 2, 2, 5, 0, 0, 0 }, &values);
-    try std.testing.expectEqualSlices(u8, &.{ 1, 1, 1, 0, 0, 0 }, &mask);
+    try std.testing.expectEqualSlices(u8, &.{ 0, 0, 0, 0, 1, 0 }, &mask);
     try std.testing.expectEqualSlices(u8, &.{ 0, 0, 0, 1, 0, 1 }, &pad);
 }

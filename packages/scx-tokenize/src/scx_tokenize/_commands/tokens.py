@@ -101,7 +101,7 @@ def add_sample(commands: Any) -> None:
     )
     group = parser.add_argument_group("draws")
     group.add_argument("-n", "--n", type=at_least(1), metavar="N", help="default: 1024")
-    group.add_argument("--weight", choices=("log1p", "count"), help="default: log1p")
+    group.add_argument("--weight", choices=("log1p", "linear", "count"), help="default: log1p")
     _add_seed(group)
 
 

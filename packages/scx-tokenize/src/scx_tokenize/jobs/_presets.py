@@ -210,9 +210,10 @@ def _options(
 ) -> Options:
     who = kernel
     if kernel == "sample":
+        weight = _one_of(values["weight"], "weight", WEIGHTS)
         return SampleOptions(
             n=arguments.whole_number(values["n"], "n", who=who, lowest=1, highest=L_MAX_MAX),
-            weight=_one_of(values["weight"], "weight", WEIGHTS),
+            weight="count" if weight == "linear" else weight,  # one word in the job's identity
             seed=arguments.u64(values["seed"], "seed", who=who),
         )
     lowest = framing.n_around + 1
