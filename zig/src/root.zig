@@ -67,6 +67,7 @@ test {
     _ = @import("kernels/column_stretch.zig");
     _ = @import("kernels/outliers.zig");
     _ = @import("kernels/csr_rows.zig");
+    _ = @import("kernels/binomial.zig");
     _ = @import("kernels/downsample.zig");
     _ = @import("kernels/tokens/bins.zig");
     _ = @import("kernels/tokens/crop.zig");

@@ -10,10 +10,10 @@
 //! Each row has its own generator, seeded by (seed, method, file identity, row number): the result of a row does not
 //! depend on its batch, its place or the number of threads.
 //!
-//! A binomial is drawn by inversion where its mean is small, and else by Hörmann's transformed rejection (BTRS; W.
-//! Hörmann, "The generation of binomial random variates", 1993), with Stirling's correction for the factorials.
+//! Single draws are those of binomial.zig.
 
 const std = @import("std");
+const binomial = @import("binomial.zig");
 const errors = @import("../errors.zig");
 const parallel = @import("../codec/parallel.zig");
 const rng = @import("../rng.zig");
@@ -113,7 +113,7 @@ fn roundHalfToEven(value: f32) f32 {
 
 fn drawEach(generator: *rng.Generator, probability: f64, counts: []f32) void {
     for (counts) |*count| {
-        if (count.* > 0) count.* = @floatFromInt(binomial(generator, @intFromFloat(count.*), probability));
+        if (count.* > 0) count.* = @floatFromInt(binomial.draw(generator, @intFromFloat(count.*), probability));
     }
 }
 
@@ -124,7 +124,7 @@ fn drawTogether(generator: *rng.Generator, target: u64, total: f64, counts: []f3
     var rest = total;
     for (counts[0 .. last - 1]) |*count| {
         if (count.* == 0) continue;
-        const drawn = if (left == 0) 0 else binomial(generator, left, @min(1, count.* / rest));
+        const drawn = if (left == 0) 0 else binomial.draw(generator, left, @min(1, count.* / rest));
         rest -= count.*;
         left -= drawn;
         count.* = @floatFromInt(drawn);
@@ -143,139 +143,12 @@ pub fn dropZeros(ids: []i32, counts: []f32) usize {
     return length;
 }
 
-/// Below this mean inversion is quicker; the rejection method needs at least 10.
-const inversion_mean_max = 10;
-
-/// A draw from Binomial(n, p), 0 <= p <= 1.
-fn binomial(generator: *rng.Generator, n: u64, p: f64) u64 {
-    assert(p >= 0 and p <= 1);
-    if (n == 0 or p == 0) return 0;
-    if (p > 0.5) return n - lowBinomial(generator, n, 1 - p);
-    return lowBinomial(generator, n, p);
-}
-
-fn lowBinomial(generator: *rng.Generator, n: u64, p: f64) u64 {
-    if (p == 0) return 0;
-    const trials: f64 = @floatFromInt(n);
-    if (trials * p < inversion_mean_max) return invertedBinomial(generator, n, trials, p);
-    return rejectionBinomial(generator, trials, p);
-}
-
-/// Sums probabilities from 0 on until they exceed a uniform number.
-fn invertedBinomial(generator: *rng.Generator, n: u64, trials: f64, p: f64) u64 {
-    const odds = p / (1 - p);
-    const none = @exp(trials * std.math.log1p(-p));
-    while (true) {
-        var uniform = generator.uniform();
-        var probability = none;
-        var successes: u64 = 0;
-        // Rounding may leave a rest behind the last term; it is about 1e-16, and drawn anew.
-        while (successes <= n) : (successes += 1) {
-            if (uniform < probability) return successes;
-            uniform -= probability;
-            if (probability == 0) break;
-            const k: f64 = @floatFromInt(successes);
-            probability *= (trials - k) / (k + 1) * odds;
-        }
-    }
-}
-
-fn rejectionBinomial(generator: *rng.Generator, trials: f64, p: f64) u64 {
-    const spread = @sqrt(trials * p * (1 - p));
-    const b = 1.15 + 2.53 * spread;
-    const a = -0.0873 + 0.0248 * b + 0.01 * p;
-    const centre = trials * p + 0.5;
-    const v_low = 0.92 - 4.2 / b;
-    const alpha = (2.83 + 5.1 / b) * spread;
-    const mode = @floor((trials + 1) * p);
-    const log_odds = @log(p / (1 - p));
-    while (true) {
-        const u = generator.uniform() - 0.5;
-        const v = 1 - generator.uniform(); // in (0, 1], so that its logarithm is finite
-        const us = 0.5 - @abs(u);
-        const k = @floor((2 * a / us + b) * u + centre);
-        if (us >= 0.07 and v <= v_low) return @intFromFloat(k);
-        if (!(k >= 0 and k <= trials)) continue;
-        const bound = @log(v * alpha / (a / (us * us) + b));
-        const ratio = logFactorial(mode) + logFactorial(trials - mode) - logFactorial(k) - logFactorial(trials - k) + (k - mode) * log_odds;
-        if (bound <= ratio) return @intFromFloat(k);
-    }
-}
-
-fn logFactorial(k: f64) f64 {
-    const small = [_]f64{
-        0,                 0,                 0.693147180559945, 1.791759469228055, 3.178053830347946,
-        4.787491742782046, 6.579251212010101, 8.525161361065415, 10.60460290274525, 12.80182748008147,
-    };
-    if (k < small.len) return small[@intFromFloat(k)];
-    const inverse = 1 / (k + 1);
-    const square = inverse * inverse;
-    // ln Gamma(k + 1) at x = k + 1, with x - 1/2 = k + 1/2
-    const correction = (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square) * inverse;
-    return (k + 0.5) * @log(k + 1) - (k + 1) + 0.918938533204672741780 + correction;
-}
-
 const testing = std.testing;
 
 test "rounding is half to even, as a float64 rounding of the same value" {
     for ([_]f32{ 0.5, 1.5, 2.5, 0.4999999, 0.50000006, 1e-30, 8388607.5, 8388606.5, 8388609, 3e9 }, [_]f32{
         0, 2, 2, 0, 1, 0, 8388608, 8388606, 8388609, 3e9,
     }) |value, expected| try testing.expectEqual(expected, roundHalfToEven(value));
-}
-
-test "log factorials" {
-    var expected: f64 = 0;
-    for (1..200) |k| {
-        expected += @log(@as(f64, @floatFromInt(k)));
-        try testing.expectApproxEqRel(expected, logFactorial(@floatFromInt(k)), 1e-12);
-    }
-}
-
-test "draws have the mean and the variance of a binomial, by both methods and on both sides of a half" {
-    const Case = struct { n: u64, p: f64 };
-    for ([_]Case{
-        .{ .n = 1, .p = 0.3 },       .{ .n = 20, .p = 0.25 },   .{ .n = 20, .p = 0.9 },    .{ .n = 40, .p = 0.5 },
-        .{ .n = 100_000, .p = 0.5 }, .{ .n = 1000, .p = 0.02 }, .{ .n = 1000, .p = 0.97 }, .{ .n = 1 << 40, .p = 1e-9 },
-    }) |case| {
-        var generator: rng.Generator = .init(case.n);
-        const draws = 20_000;
-        const n: f64 = @floatFromInt(case.n);
-        const mean = n * case.p;
-        const variance = mean * (1 - case.p);
-        var sum: f64 = 0;
-        var squares: f64 = 0;
-        for (0..draws) |_| {
-            const drawn = binomial(&generator, case.n, case.p);
-            try testing.expect(drawn <= case.n);
-            const distance = @as(f64, @floatFromInt(drawn)) - mean;
-            sum += distance;
-            squares += distance * distance;
-        }
-        // five standard errors of the mean; the variance of the variance is about 2 v^2, and v where v is small
-        try testing.expect(@abs(sum / draws) < 5 * @sqrt(variance / draws));
-        try testing.expect(@abs(squares / draws - variance) < 5 * @sqrt((2 * variance * variance + variance) / draws));
-    }
-}
-
-test "the frequencies of each outcome are those of the binomial, by rejection" {
-    const n = 30;
-    const p = 0.4; // mean 12
-    const draws = 200_000;
-    var seen: [n + 1]f64 = @splat(0);
-    var generator: rng.Generator = .init(11);
-    for (0..draws) |_| seen[binomial(&generator, n, p)] += 1;
-    var chi_square: f64 = 0;
-    var cells: f64 = 0;
-    for (seen, 0..) |count, k| {
-        const at: f64 = @floatFromInt(k);
-        const logarithm = logFactorial(n) - logFactorial(at) - logFactorial(n - at) + at * @log(p) + (n - at) * @log(1.0 - p);
-        const expected = @exp(logarithm) * draws;
-        if (expected < 10) continue;
-        chi_square += (count - expected) * (count - expected) / expected;
-        cells += 1;
-    }
-    // the mean is cells - 1, the standard deviation the root of twice that
-    try testing.expect(chi_square < cells + 5 * @sqrt(2 * cells));
 }
 
 test "nothing is drawn at or below the target, and a multinomial meets it" {

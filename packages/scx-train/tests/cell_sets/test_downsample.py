@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,13 @@ def counts(seed: int, n_rows: int, *, n_genes: int = 60) -> sp.csr_matrix:
     return matrix
 
 
+def drawn_down(*arguments: Any, **options: Any) -> tuple[npt.NDArray[Any], ...]:
+    """indptr, indices and data."""
+    result = downsample_counts_csr(*arguments, **options)
+    assert list(result) == ["indptr", "indices", "data"]
+    return result["indptr"], result["indices"], result["data"]
+
+
 def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Clipped, NaN as 0, rounded by numpy, which rounds half to even."""
     whole: npt.NDArray[np.float64] = np.rint(np.where(values > 0, values, 0.0))
@@ -34,8 +42,8 @@ def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_within_the_target_are_rounded_only(method: Any) -> None:
-    indptr, indices, data = downsample_counts_csr(
-        [0, 6, 6, 7], [0, 1, 2, 3, 4, 9, 1], [0.5, 1.5, 2.5, -3, np.nan, 3, 0.2], 7, method
+    indptr, indices, data = drawn_down(
+        [0, 6, 6, 7], [0, 1, 2, 3, 4, 9, 1], [0.5, 1.5, 2.5, -3, np.nan, 3, 0.2], None, 0, 7, method
     )
     assert indptr.tolist() == [0, 3, 3, 3]
     assert indices.tolist() == [1, 2, 9]
@@ -52,8 +60,8 @@ def test_rows_within_the_target_are_rounded_only(method: Any) -> None:
 )
 def test_what_holds_for_any_draw(seed: int, n_rows: int, target: int, method: Any) -> None:
     matrix = counts(seed % 1000, n_rows)
-    indptr, indices, data = downsample_counts_csr(
-        matrix.indptr, matrix.indices, matrix.data, target, method, seed
+    indptr, indices, data = drawn_down(
+        matrix.indptr, matrix.indices, matrix.data, None, 0, target, method, seed
     )
     assert len(indptr) == n_rows + 1
     assert (data > 0).all()
@@ -87,8 +95,8 @@ def test_a_row_depends_on_its_key_alone(method: Any) -> None:
 
     def drawn(order: npt.NDArray[Any]) -> dict[int, tuple[list[int], list[float]]]:
         part = matrix[order]
-        indptr, indices, data = downsample_counts_csr(
-            part.indptr, part.indices, part.data, 90, method, 11, identity, numbers[order]
+        indptr, indices, data = drawn_down(
+            part.indptr, part.indices, part.data, numbers[order], identity, 90, method, 11
         )
         return {
             int(row): (
@@ -110,18 +118,18 @@ def test_seed_file_row_and_method_each_change_the_draw() -> None:
         "indptr": [0, 200],
         "indices": np.arange(200),
         "data": np.full(200, 9),
-        "target_library_size": 500,
+        "rows": [3],
+        "file_identities": 2,
+        "target": 500,
         "method": "binomial",
         "seed": 1,
-        "file_identity": 2,
-        "rows": [3],
     }
-    draws = [downsample_counts_csr(**arguments)]
-    changes = ({"seed": 2}, {"file_identity": 3}, {"rows": [4]}, {"method": "multinomial"})
-    draws += [downsample_counts_csr(**{**arguments, **change}) for change in changes]
+    draws = [drawn_down(**arguments)]
+    changes = ({"seed": 2}, {"file_identities": 3}, {"rows": [4]}, {"method": "multinomial"})
+    draws += [drawn_down(**{**arguments, **change}) for change in changes]
     texts = {tuple(indices) + tuple(data) for _, indices, data in draws}
     assert len(texts) == len(draws)
-    per_row = downsample_counts_csr(**{**arguments, "file_identity": [2]})
+    per_row = drawn_down(**{**arguments, "file_identities": [2]})
     np.testing.assert_array_equal(per_row[2], draws[0][2])
 
 
@@ -131,10 +139,12 @@ def test_moments(method: Any) -> None:
     genes = np.array([3.0, 100.0, 0.0, 897.0, 1000.0])
     n_rows, target = 4000, 500
     total = genes.sum()
-    indptr, indices, data = downsample_counts_csr(
+    indptr, indices, data = drawn_down(
         np.arange(n_rows + 1) * 5,
         np.tile(np.arange(5), n_rows),
         np.tile(genes, n_rows),
+        None,
+        0,
         target,
         method,
         seed=5,
@@ -157,12 +167,42 @@ def test_moments(method: Any) -> None:
     assert abs(drawn.sum(axis=1).var() - total_variance) <= 5 * total_variance * np.sqrt(2 / n_rows)
 
 
+@pytest.mark.parametrize(
+    ("method", "row", "expected"),
+    [
+        ("binomial", 0, [1, 26, 0, 217, 12, 0, 2, 229]),
+        ("multinomial", 0, [1, 25, 1, 224, 14, 0, 0, 235]),
+        ("binomial", 41, [1, 23, 0, 226, 6, 0, 2, 236]),
+        ("multinomial", 41, [2, 29, 0, 207, 9, 0, 1, 252]),
+    ],
+)
+def test_draws_are_those_of_rand_distr(method: Any, row: int, expected: list[int]) -> None:
+    """Printed by a Rust program of rand_distr 0.4 and rand_chacha 0.3 that follows the rules of
+    docs/semantics.md; means lie on both sides of 10.
+    """
+    counts = [3, 100, 1, 897, 40, 0, 5, 954]
+    indptr, indices, data = drawn_down([0, 8], np.arange(8), counts, [row], [77], 500, method, 9)
+    found = sp.csr_matrix((data, indices, indptr), shape=(1, 8)).toarray()[0]
+    assert found.tolist() == expected
+
+
+def test_signature_and_defaults() -> None:
+    parameters = inspect.signature(downsample_counts_csr).parameters
+    assert list(parameters) == [
+        *("indptr", "indices", "data", "rows", "file_identities", "target", "method", "seed")
+    ]
+    assert parameters["method"].default == "multinomial"
+    totals = drawn_down([0, 3], [0, 1, 2], [90, 60, 50], [4], [5], 100)[2].sum()
+    assert totals == 100
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "uint64", "float16", "float64"])
 def test_dtypes(dtype: str) -> None:
     values = np.array([1, 200, 50, 3], dtype=dtype)
-    expected = downsample_counts_csr([0, 4], [0, 1, 2, 3], [1, 200, 50, 3], 60, "binomial", 4)
-    result = downsample_counts_csr(
-        np.array([0, 4], np.uint32), np.array([0, 1, 2, 3], np.int8), values, 60, "binomial", 4
+    options = (None, 0, 60, "binomial", 4)
+    expected = drawn_down([0, 4], [0, 1, 2, 3], [1, 200, 50, 3], *options)
+    result = drawn_down(
+        np.array([0, 4], np.uint32), np.array([0, 1, 2, 3], np.int8), values, *options
     )
     for one, other in zip(expected, result, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -171,15 +211,15 @@ def test_dtypes(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"target_library_size": 0}, "target_library_size must be >= 1, but target_library_size=0"),
-        ({"target_library_size": 1.5}, "target_library_size=1.5 must be a whole number"),
-        ({"method": "poisson"}, "method='poisson' must be 'binomial' or 'multinomial'"),
+        ({"target": 0}, "target must be >= 1, but target=0"),
+        ({"target": 1.5}, "target=1.5 must be a whole number"),
+        ({"method": "poisson"}, "method='poisson' must be one of 'multinomial', 'binomial'"),
         ({"seed": -1}, "seed must be >= 0, but seed=-1"),
         (
-            {"file_identity": 2**64},
-            "file_identity must be <= .* file_identity=18446744073709551616",
+            {"file_identities": 2**64},
+            "file_identities must be <= .* file_identities=18446744073709551616",
         ),
-        ({"file_identity": [1]}, "file_identity has 1 entries for 2 rows"),
+        ({"file_identities": [1]}, "file_identities has 1 entries for 2 rows"),
         ({"rows": [1]}, "rows has 1 entries for 2 rows"),
         ({"rows": [1, -1]}, "rows holds -1"),
         ({"indices": [1, 0, 0]}, "row 0 are not strictly ascending"),
@@ -191,7 +231,9 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
         "indptr": [0, 2, 3],
         "indices": [0, 1, 0],
         "data": [1, 2, 3],
-        "target_library_size": 5,
+        "rows": None,
+        "file_identities": 0,
+        "target": 5,
     }
     downsample_counts_csr(**arguments)
     with pytest.raises(ValueError, match=message):

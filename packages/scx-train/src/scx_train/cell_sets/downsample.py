@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,30 +15,38 @@ from scx_core.native.packing import CsrArrays, packed
 from scx_train import _arguments as arguments
 
 DownsampleMethod = Literal["binomial", "multinomial"]
-METHODS: dict[str, int] = {"binomial": 1, "multinomial": 2}  # SCX_BINOMIAL, SCX_MULTINOMIAL
+METHODS: dict[str, int] = {"multinomial": 2, "binomial": 1}  # SCX_MULTINOMIAL, SCX_BINOMIAL
 
 _WHO = "downsample_counts_csr"
+
+
+class DownsampledCounts(TypedDict):
+    """What `downsample_counts_csr` gives: rows in CSR."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    data: npt.NDArray[np.float32]
 
 
 def downsample_counts_csr(
     indptr: npt.ArrayLike,
     indices: npt.ArrayLike,
     data: npt.ArrayLike,
-    target_library_size: int,
-    method: DownsampleMethod = "binomial",
+    rows: npt.ArrayLike | None,
+    file_identities: int | npt.ArrayLike,
+    target: int,
+    method: DownsampleMethod = "multinomial",
     seed: int = 0,
-    file_identity: int | npt.ArrayLike = 0,
-    rows: npt.ArrayLike | None = None,
-) -> CsrArrays:
+) -> DownsampledCounts:
     """Draw the counts of each row down to a target total.
 
     Counts are clipped at 0 (NaN counts as 0), rounded half to even and summed. A row whose total
     is at most the target keeps its rounded counts. Of any other one:
 
+    - "multinomial" draws the target's number of counts, in the proportions of the row's genes, so
+      that the total is the target exactly;
     - "binomial" keeps each single count with the same probability, target / total, so that the
-      total is the target on average;
-    - "multinomial" draws the target's number of counts out of the row's, in the proportions of its
-      genes, so that the total is the target exactly.
+      total is the target on average.
 
     Genes of which no count is left are dropped. What is drawn for a row depends on the seed, the
     method, the row's file identity and its row number alone: not on the batch that it is in, nor
@@ -49,22 +57,22 @@ def downsample_counts_csr(
     indptr, indices, data
         A batch in CSR, of any integer or float dtype: one-dimensional, gene ids non-negative and
         strictly ascending in each row.
-    target_library_size
-        A whole number of at least 1.
-    method
-        "binomial" or "multinomial".
-    seed
-        A 64-bit number.
-    file_identity
-        That of the file the rows come from (`downsample_file_identity`), or one for each row.
     rows
         The rows' numbers in their file; None for their places in the batch, which makes the draws
         reproducible for this very batch only.
+    file_identities
+        For each row that of its file (`downsample_file_identity`), or one number for all rows.
+    target
+        A whole number of at least 1.
+    method
+        "multinomial" (default) or "binomial".
+    seed
+        A 64-bit number; default 0.
 
     Returns
     -------
-    indptr, indices, data
-        int64 of rows + 1, int32, float32.
+    dict
+        ``indptr`` (int64, rows + 1), ``indices`` (int32) and ``data`` (float32).
 
     Raises
     ------
@@ -74,22 +82,23 @@ def downsample_counts_csr(
         An argument holds something else than numbers.
     """
     batch = csr_rows(indptr, indices, data, who=_WHO)
-    identities = np.asarray(file_identity)
+    identities = np.asarray(file_identities)
     if identities.ndim == 0:
         number = arguments.whole_number(
-            file_identity, "file_identity", lowest=0, highest=arguments.SEED_MAX
+            file_identities, "file_identities", lowest=0, highest=arguments.SEED_MAX
         )
         per_row = np.full(batch.n_rows, number, dtype=np.uint64)
     else:
-        per_row = _per_row(identities, "file_identity", batch.n_rows)
+        per_row = _per_row(identities, "file_identities", batch.n_rows)
     numbers = (
         np.arange(batch.n_rows, dtype=np.uint64)
         if rows is None
         else _per_row(rows, "rows", batch.n_rows)
     )
-    return Downsampling(target_library_size=target_library_size, method=method, seed=seed).apply(
+    pointers, genes, counts = Downsampling(target, method, seed).apply(
         batch, file_identities=per_row, row_numbers=numbers
     )
+    return {"indptr": pointers, "indices": genes, "data": counts}
 
 
 def downsample_file_identity(path: str | os.PathLike[str]) -> int:
@@ -112,29 +121,27 @@ class Downsampling:
 
     Parameters
     ----------
-    target_library_size, method, seed
+    target, method, seed
         As of `downsample_counts_csr`.
-    prefix
-        What stands before their names in messages.
+    names
+        What messages call them.
     """
 
     def __init__(
-        self, *, target_library_size: Any, method: Any, seed: Any, prefix: str = ""
+        self,
+        target: Any,
+        method: Any,
+        seed: Any,
+        *,
+        names: tuple[str, str, str] = ("target", "method", "seed"),
     ) -> None:
-        name = f"{prefix}target_library_size"
-        if isinstance(target_library_size, float | np.floating):
-            if not float(target_library_size).is_integer():
-                raise ValueError(f"{name}={target_library_size} must be a whole number")
-            target_library_size = int(target_library_size)
-        self.target = arguments.whole_number(
-            target_library_size, name, lowest=1, highest=arguments.SEED_MAX
-        )
-        if not isinstance(method, str) or method not in METHODS:
-            raise ValueError(f"{prefix}method={method!r} must be 'binomial' or 'multinomial'")
-        self.method = cast(DownsampleMethod, str(method))
-        self.seed = arguments.whole_number(
-            seed, f"{prefix}seed", lowest=0, highest=arguments.SEED_MAX
-        )
+        if isinstance(target, float | np.floating):
+            if not float(target).is_integer():
+                raise ValueError(f"{names[0]}={target} must be a whole number")
+            target = int(target)
+        self.target = arguments.whole_number(target, names[0], lowest=1, highest=arguments.SEED_MAX)
+        self.method = cast(DownsampleMethod, arguments.one_of(method, names[1], METHODS))
+        self.seed = arguments.whole_number(seed, names[2], lowest=0, highest=arguments.SEED_MAX)
 
     def apply(
         self,
@@ -144,7 +151,7 @@ class Downsampling:
         row_numbers: npt.NDArray[np.uint64],
         threads: int = 0,
     ) -> CsrArrays:
-        """Rows drawn down, as `downsample_counts_csr` gives them."""
+        """Rows drawn down, as `downsample_counts_csr` describes."""
         n_values = len(batch.indices)
         indices = np.empty(n_values, dtype=np.int32)
         data = np.empty(n_values, dtype=np.float32)
