@@ -36,7 +36,8 @@ const table_genes_max = 1 << 22;
 /// What is asked of each row. Genes outside of the vocabulary are in no row.
 pub const Query = struct {
     genes: []const i32,
-    /// Parallel to `genes`: not 0 where the encoder may not see the gene. Null: nowhere.
+    /// Not 0 where the encoder may not see the gene: parallel to `genes`, or, where these are shared by the rows of a set,
+    /// k_dec for each row. Null: nowhere.
     marks: ?[]const u8,
     /// Null: k_dec genes a set, shared by its rows. Else: where the genes of each row begin, one more than rows.
     offsets: ?[]const i64,
@@ -102,10 +103,21 @@ pub const Collation = struct {
         const n_genes = self.query.genes.len;
         const offsets = self.query.offsets orelse {
             const n_sets = self.set_offsets.len - 1;
-            if (n_genes != n_sets * self.k_dec) return report.fail(error.BadArgument, who ++
-                "query_gene_ids has {d} entries, but {d} sets of k_dec = {d} genes have {d}", .{ n_genes, n_sets, self.k_dec, n_sets * self.k_dec });
+            if (n_genes != n_sets *| self.k_dec) return report.fail(error.BadArgument, who ++
+                "query_gene_ids has {d} entries, but {d} sets of k_dec = {d} genes have {d}", .{ n_genes, n_sets, self.k_dec, n_sets *| self.k_dec });
+            const n_slots = self.rows.count() *| self.k_dec;
+            if (self.query.marks) |marks| if (marks.len != n_genes and marks.len != n_slots) return report.fail(
+                error.BadArgument,
+                who ++ "enc_mask_positions has {d} entries, but {d} are needed (as query_gene_ids has), or {d} (k_dec for each row)",
+                .{ marks.len, n_genes, n_slots },
+            );
             return;
         };
+        if (self.query.marks) |marks| if (marks.len != n_genes) return report.fail(
+            error.BadArgument,
+            who ++ "enc_mask_positions has {d} entries, but {d} are needed (as query_gene_ids has)",
+            .{ marks.len, n_genes },
+        );
         try checkSpan("query_offsets", offsets, n_genes, "query_gene_ids", report);
         var widest: usize = 0;
         for (offsets[0 .. offsets.len - 1], offsets[1..]) |start, end| widest = @max(widest, @as(usize, @intCast(end - start)));
@@ -156,19 +168,23 @@ pub const Collation = struct {
             .{ @intCast(offsets[row]), @intCast(offsets[row + 1] - offsets[row]) }
         else
             .{ set * self.k_dec, self.k_dec };
+        const marks: ?[]const u8 = if (self.query.marks) |marks|
+            marks[if (marks.len == self.query.genes.len) first else row * self.k_dec..][0..length]
+        else
+            null;
         const counts = self.outputs.target_counts[row * self.k_dec ..][0..self.k_dec];
         const is_normalized = self.parameters.mode == .normalize_log1p;
         const dropped = scratch.dropped[0..raw.len];
-        if (self.query.marks != null) @memset(dropped, false);
+        if (marks != null) @memset(dropped, false);
         var found: Found = .{ .query_total = 0, .any_dropped = false };
-        for (self.query.genes[first..][0..length], counts[0..length], first..) |gene, *count, at| {
+        for (self.query.genes[first..][0..length], counts[0..length], 0..) |gene, *count, at| {
             count.* = 0;
             const place = scratch.finder.find(gene) orelse continue;
             const clipped = if (raw[place] > 0) raw[place] else 0;
             found.query_total += clipped;
             count.* = if (is_normalized) scratch.transformed[place] else clipped;
-            if (self.query.marks) |marks| {
-                if (marks[at] == 0) continue;
+            if (marks) |marked| {
+                if (marked[at] == 0) continue;
                 dropped[place] = true;
                 found.any_dropped = true;
             }

@@ -143,6 +143,7 @@ def test_order_of_arguments_and_version() -> None:
         "lib_size_redef",
         "pflog_alpha",
         "query_offsets",
+        "shape",  # not published: so that a batch goes in as it is
     ]
     assert COLLATE_CELLSET_CONTRACT_VERSION == 3
     assert scx_train.COLLATE_CELLSET_CONTRACT_VERSION == 3
@@ -201,6 +202,57 @@ def test_a_gene_listed_twice_is_dropped_when_either_is_marked() -> None:
     )  # fmt: skip
     assert result["encoder_gene_ids"].tolist() == [2, 51]
     assert result["target_counts"].tolist() == [9, 5, 9]
+
+
+def test_empty_flags_hide_nothing() -> None:
+    matrix = batch(3, 5)
+    arguments = arguments_of(matrix, [0, 2, 5], seed=1, ragged=False, k_dec=4)
+    options: dict[str, Any] = {"k_enc": 6, "mode": "pass_through", "n_genes_total": N_GENES}
+    names = ("enc_mask_positions", "hide_readout", "n_measured")
+    none = collate_cellset_gathered(**{**arguments, **dict.fromkeys(names), **options})
+    empty = {name: np.array([], dtype=np.uint8) for name in names}
+    assert_same(collate_cellset_gathered(**{**arguments, **empty, **options}), none)
+    every = {
+        name: np.zeros(size, bool) for name, size in (("enc_mask_positions", 8), (names[1], 5))
+    }
+    assert_same(collate_cellset_gathered(**{**arguments, **every, **options}), none)
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("flat", [False, True])
+def test_cells_of_a_set_may_hide_different_genes(mode: str, *, flat: bool) -> None:
+    """As the same query given to each cell on its own."""
+    matrix = batch(5, 14, density=0.9)
+    k_dec, offsets = 6, np.array([0, 3, 3, 14])
+    arguments = arguments_of(matrix, offsets, seed=4, ragged=False, k_dec=k_dec)
+    marks = np.random.default_rng(8).random((14, k_dec)) < 0.5
+    arguments["enc_mask_positions"] = marks.ravel() if flat else marks
+    options: dict[str, Any] = {
+        "k_enc": 20, "mode": mode, "n_genes_total": N_GENES, "pflog_alpha": 0.3,
+    }  # fmt: skip
+    found = collate_cellset_gathered(**arguments, **options)
+    set_of_row = np.repeat(np.arange(3), np.diff(offsets))
+    alone = {
+        **arguments,
+        "query_gene_ids": arguments["query_gene_ids"][set_of_row].ravel(),
+        "query_offsets": np.arange(15) * k_dec,
+        "n_measured": arguments["n_measured"][set_of_row],
+    }
+    alone["enc_mask_positions"] = marks.ravel()
+    assert_same(found, collate_cellset_gathered(**alone, **options))
+    assert found["encoder_pad_mask"].any()
+    row = 4  # by hand
+    genes = matrix[row].indices[matrix[row].data > 0]
+    hidden = arguments["query_gene_ids"][2][marks[row]]
+    if not arguments["hide_readout"][row]:
+        tokens = found["encoder_gene_ids"].reshape(14, 20)[row]
+        assert set(tokens[tokens < N_GENES]) <= set(genes) - set(hidden)
 
 
 def test_wide_rows_and_threads_agree() -> None:
@@ -289,6 +341,16 @@ def test_hide_readout_by_set() -> None:
         ({"query_offsets": [0, 1, 3]}, "query_offsets must span the 2 query_gene_ids"),
         ({"query_offsets": [0, 2, 2], "k_dec": 1}, "narrower than the widest per-row query"),
         ({"enc_mask_positions": [True]}, "enc_mask_positions has 1 entries, but 2 are needed"),
+        (
+            {"enc_mask_positions": [True] * 3},
+            r"enc_mask_positions has 3 entries, but 2 are needed .*, or 4 \(k_dec for each row\)",
+        ),
+        (
+            {"enc_mask_positions": [True] * 4, "query_offsets": [0, 1, 2]},
+            "enc_mask_positions has 4 entries, but 2 are needed",
+        ),
+        ({"shape": (3, 40)}, r"shape=\(3, 40\) does not fit 2 rows"),
+        ({"shape": (2, 41)}, r"shape=\(2, 41\) does not fit"),
         ({"hide_readout": [True] * 3}, "hide_readout has 3 entries, but 2 are needed"),
         ({"cell_indices": [1]}, "cell_indices has 1 entries, but 2 are needed"),
         ({"file_ids": [1]}, "file_ids has 1 entries, but 2 are needed"),

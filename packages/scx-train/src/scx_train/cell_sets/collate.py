@@ -47,6 +47,8 @@ def collate_cellset_gathered(
     lib_size_redef: bool = False,  # noqa: FBT001, FBT002 - the published order of arguments
     pflog_alpha: float | None = None,
     query_offsets: npt.ArrayLike | None = None,
+    *,
+    shape: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Collate the rows of gathered cell sets into stacked arrays of fixed width.
 
@@ -85,14 +87,16 @@ def collate_cellset_gathered(
         The genes asked for: (n_sets, k_dec), shared by the rows of a set, or the same flat. With
         `query_offsets` flat and as many as each row has. An id that no row holds has value 0.
     enc_mask_positions
-        Parallel to `query_gene_ids`: true where the encoder may not see the gene. A gene that is
-        listed twice is dropped when either is marked. None for nowhere.
+        True where the encoder may not see the gene: parallel to `query_gene_ids`, or, without
+        `query_offsets`, (n_rows, k_dec), flat or not, so that rows of a set hide different genes.
+        Where both are as long, it is parallel to `query_gene_ids`. A gene that is listed twice is
+        dropped when either is marked. None or empty for nowhere.
     hide_readout
         True for rows (or, without `query_offsets`, for sets) whose encoder part is hidden as a
-        whole. None for none.
+        whole. None or empty for none.
     n_measured
         For "pflog_raw": how many genes were measured, at least 1; for each set, or for each row
-        with `query_offsets`. None with another mode.
+        with `query_offsets`. None or empty with another mode.
     k_enc
         Encoder tokens of a row.
     mode
@@ -109,6 +113,9 @@ def collate_cellset_gathered(
     query_offsets
         Rows + 1 entries: the query genes of row i are those from query_offsets[i] to
         query_offsets[i + 1]. Rows with fewer than `k_dec` are padded. None for a query of each set.
+    shape
+        The rows and columns of the batch, as `SparseCellSetDataset` gives them, so that its batch
+        can be passed as `**batch`: there must be as many rows, and at most `n_genes_total` columns.
 
     Returns
     -------
@@ -147,11 +154,15 @@ def collate_cellset_gathered(
     row_starts = None if query_offsets is None else _offsets(query_offsets, "query_offsets")
     if row_starts is not None:
         _check_length(row_starts, "query_offsets", n_rows + 1, "n_rows + 1")
+    if shape is not None and (shape[0] != n_rows or shape[1] > n_genes):
+        raise ValueError(
+            f"{_WHO}: shape={shape} does not fit {n_rows} rows and n_genes_total={n_genes}"
+        )
     marks = _flags(enc_mask_positions, "enc_mask_positions")
-    if marks is not None:
-        _check_length(marks, "enc_mask_positions", len(query), "as query_gene_ids")
     hidden = _hidden(hide_readout, offsets, n_rows, by_set=row_starts is None)
     measured = None if n_measured is None else _offsets(n_measured, "n_measured")
+    if measured is not None and len(measured) == 0 and mode != "pflog_raw":
+        measured = None
     if measured is not None:
         if row_starts is None:
             _check_length(measured, "n_measured", n_sets, "one for each set")
@@ -172,6 +183,7 @@ def collate_cellset_gathered(
         n_query=len(query),
         hide_readout=_pointer(hidden, "hide_readout"),
         n_measured=_pointer(measured, "n_measured"),
+        n_marks=0 if marks is None else len(marks),
         **widths,
     )
     check_room(
@@ -219,7 +231,7 @@ def _check_length(array: npt.NDArray[Any], argument: str, length: int, reason: s
 
 
 def _query_genes(value: Any) -> npt.NDArray[np.int32]:
-    array = np.asarray(value)
+    array = np.asanyarray(value)  # a masked array stays one, and is refused
     array = vector(array.ravel() if array.ndim == 2 else array, "query_gene_ids", who=_WHO)
     if array.dtype != np.int32 and array.dtype.kind in "iu" and array.dtype.itemsize >= 4:
         # No row holds them either way; so they need not fit into 32 bits.
@@ -229,12 +241,12 @@ def _query_genes(value: Any) -> npt.NDArray[np.int32]:
 
 
 def _flags(value: Any, argument: str) -> npt.NDArray[np.uint8] | None:
-    """Numbers or booleans as 0 and 1; None stays None."""
-    if value is None:
-        return None
-    array = np.asarray(value)
+    """Numbers or booleans as 0 and 1; None where there are none."""
+    array = np.asanyarray([] if value is None else value)
     array = vector(array.ravel() if array.ndim == 2 else array, argument, who=_WHO)
-    if array.dtype.kind not in "biu" and array.size:
+    if array.size == 0:
+        return None
+    if array.dtype.kind not in "biu":
         raise TypeError(f"{_WHO}: {argument} has dtype {array.dtype}, but booleans are needed")
     return np.ascontiguousarray(array != 0).view(np.uint8)
 
