@@ -2,9 +2,9 @@
 //!
 //! What happens to a row, in this order:
 //!
-//!   1. it is decoded;
-//!   2. where its matrix has a remap: values of columns without a place are left out, the others are clipped at 0 (NaN
-//!      becomes 0), put in the order of their new columns, and summed where several have the same one;
+//!   1. it is decoded, and its values are clipped at 0 (NaN becomes 0);
+//!   2. where its matrix has a remap: values of columns without a place are left out, the others put in the order of
+//!      their new columns, and summed where several have the same one;
 //!   3. it is downsampled, if asked for (kernels/downsample.zig), and what became 0 is left out;
 //!   4. it is normalised and logged, if asked for (kernels/transform.zig). The depth is the total of all that the row
 //!      stores, also of what has no place; of a downsampled row it is the total that was drawn.
@@ -75,18 +75,22 @@ pub fn decodeRow(
     if (source.remap == null and changes.draw == null and transform.isIdentity()) {
         if (way == .past_caches) {
             try matrix.rowValues(&found, .f32, scratch, @ptrCast(scratch.arrays.values), report);
-            const decoded: [*]const u32 = @ptrCast(scratch.arrays.values);
+            const floats: [*]f32 = @ptrCast(scratch.arrays.values);
+            if (matrix.value_type.isSigned()) clip(f32, floats[0..length]);
+            const decoded: [*]const u32 = @ptrCast(floats);
             matrix.level.copyWords(way, scratch.arrays.row.columns, length, @ptrCast(indices.ptr));
             matrix.level.copyWords(way, decoded, length, @ptrCast(values.ptr));
             return length;
         }
         @memcpy(indices, columns);
         try matrix.rowValues(&found, .f32, scratch, @ptrCast(values.ptr), report);
+        if (matrix.value_type.isSigned()) clip(f32, values);
         return length;
     }
     const stored = scratch.arrays.values[0..length];
     try matrix.rowValues(&found, .f64, scratch, @ptrCast(stored.ptr), report);
-    var depth = if (transform.normalize and changes.draw == null) transform_kernel.depthOf(stored, transform.log1p) else 0;
+    if (matrix.value_type.isSigned()) clip(f64, stored);
+    var depth = if (transform.normalize and changes.draw == null) transform_kernel.depthOf(stored, true) else 0;
     var kept = length;
     if (source.remap) |remap| {
         kept = remapRow(remap, scratch, length, indices);
@@ -103,14 +107,15 @@ pub fn decodeRow(
     }
     const scale = transform.factor(depth);
     apply(transform, stored[0..kept], scale, values[0..kept]);
-    if (transform.isScaledBeyond(scale, stored[0..kept], values[0..kept])) {
-        return report.fail(error.BadArgument, transform_kernel.scaled_beyond, .{row});
-    }
     return kept;
 }
 
-/// New columns of the row in the scratch into `indices`, and their values, clipped, to the front of its values; answers
-/// how many there are.
+fn clip(comptime T: type, values: []T) void {
+    for (values) |*value| value.* = if (value.* > 0) value.* else 0;
+}
+
+/// New columns of the row in the scratch into `indices`, and their values to the front of its values; answers how many
+/// there are.
 fn remapRow(remap: []const i32, scratch: *Scratch, length: usize, indices: []i32) usize {
     const stored = scratch.arrays.values[0..length];
     var kept: usize = 0;
@@ -124,7 +129,7 @@ fn remapRow(remap: []const i32, scratch: *Scratch, length: usize, indices: []i32
         last = new;
         highest = @max(highest, new);
         indices[kept] = new;
-        stored[kept] = if (stored[place] > 0) stored[place] else 0;
+        stored[kept] = stored[place];
         kept += 1;
     }
     if (is_ascending) return kept;
@@ -188,7 +193,22 @@ pub const JoinedGather = struct {
     kept: []i64,
     parts: usize = 1,
 
-    /// The rows have been checked.
+    /// How many entries the outputs have, by rows that ascend without overlaps and have room for what they store.
+    pub fn checkRoom(self: *const JoinedGather, failed_source: *u64, report: *Report) Failure!u64 {
+        var end: i64 = 0;
+        for (self.rows, self.source_of_row, self.starts, self.counts, 0..) |row, source, start, count, index| {
+            errdefer failed_source.* = source;
+            const stored = try self.sources[source].matrix.rowCount(@intCast(row), report);
+            if (start < end or count != stored or start > std.math.maxInt(i64) - count) {
+                return report.fail(error.BadArgument, "position {d} has room for {d} values from {d} on: row {d} stores {d}, and the " ++
+                    "rows before it end at {d}", .{ index, count, start, row, stored, end });
+            }
+            end = start + count;
+        }
+        return @intCast(end);
+    }
+
+    /// Rows and their room have been checked.
     pub fn run(self: *JoinedGather, threads: u32, failed_source: *u64, report: *Report) Failure!void {
         self.parts = parallel.threadCount(threads, self.rows.len / rows_per_thread_min);
         parallel.run(self.parts, self, runPart, report) catch |failure| {

@@ -36,16 +36,12 @@ const PlainRow = struct {
         try source.matrix.rowValues(&found, .f64, scratch, @ptrCast(stored.ptr), &report);
         var depth: f64 = 0;
         for (stored, scratch.arrays.row.columns[0..stored.len]) |value, column| {
-            if (!changes.transform.log1p or value > 0) depth += value;
+            if (value > 0) depth += value;
             const new = if (source.remap) |remap| remap[column] else @as(i32, @intCast(column));
             if (new < 0) continue;
             const place: usize = @intCast(new);
             self.is_there[place] = true;
-            if (source.remap == null) {
-                self.sums[place] = value;
-            } else if (value > 0) {
-                self.sums[place] += value;
-            }
+            if (value > 0) self.sums[place] += value;
         }
         for (self.is_there, self.sums, 0..) |is_there, sum, column| {
             if (!is_there) continue;

@@ -41,6 +41,13 @@ pub const ValueType = enum(u8) {
         };
     }
 
+    pub fn isSigned(self: ValueType) bool {
+        return switch (self) {
+            .f16, .f32, .f64, .i32, .i64 => true,
+            .u8, .u16, .u32, .u64 => false,
+        };
+    }
+
     pub fn isFloat(self: ValueType) bool {
         return switch (self) {
             .f16, .f32, .f64 => true,

@@ -263,6 +263,17 @@ def test_normalising_what_is_no_counts_warns_once_of_the_first_such_file(
         SparseCellSetDataset([counts, fractions], normalize=True)
 
 
+def test_negative_values_that_come_out_as_0_are_told(tmp_path: Path) -> None:
+    fractions = _values(tmp_path / "fractions.scx", [[1.5, 2.25], [0, 2.5]])
+    scaled = _values(tmp_path / "scaled.scx", [[1.5, 2.25], [-0.5, 2.5]])
+    with pytest.warns(
+        UserWarning, match=r"holds -0\.5 in row 1.*negative values and NaN as 0"
+    ) as caught:
+        SparseCellSetDataset([fractions, scaled, scaled])
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
 def test_drawing_down_what_is_no_counts_warns_once(tmp_path: Path) -> None:
     counts = _values(tmp_path / "counts.scx", [[1, 2], [0, 3]])
     fractions = _values(tmp_path / "fractions.scx", [[1.5, 2.25], [0, 2.5]])

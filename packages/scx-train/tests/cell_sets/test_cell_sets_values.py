@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ def test_batch_has_the_keys_and_dtypes_of_the_page(make_collection: MakeCollecti
     batch = SparseCellSetDataset(files.paths).gather(
         [0, 1, 1], (np.int64(3), 2, 2), np.array([0, 1, 1], np.uint8), [0, 1, 3]
     )
-    assert {name: array.dtype.name for name, array in batch.items()} == {  # type: ignore[attr-defined]
+    assert batch["shape"] == (3, 12)
+    arrays = {name: array for name, array in batch.items() if name != "shape"}
+    assert {name: array.dtype.name for name, array in arrays.items()} == {  # type: ignore[attr-defined]
         "indptr": "int64",
         "indices": "int32",
         "data": "float32",
@@ -106,6 +109,7 @@ def remapped(
     return result
 
 
+@pytest.mark.filterwarnings("ignore:.*negative values and NaN as 0:UserWarning")
 def test_remap_drops_sorts_sums_and_clips(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     dense, paths = [], []
@@ -126,6 +130,7 @@ def test_remap_drops_sorts_sums_and_clips(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense_of(batch, 10), expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*negative values and NaN as 0:UserWarning")
 @pytest.mark.parametrize("log1p", [None, True])
 @pytest.mark.parametrize(
     "table",
@@ -161,8 +166,38 @@ def test_nan_and_negative_values_count_as_0_under_a_remap(
         np.testing.assert_allclose(found, np.log1p(expected), rtol=1e-6)
     else:
         np.testing.assert_array_equal(found, expected)
-        plain = SparseCellSetDataset([path]).gather(*plan)  # without a remap they stay
-        np.testing.assert_array_equal(dense_of(plain, 6), values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64])
+@pytest.mark.parametrize("n_cells", [6, 30_000], ids=["few", "past the caches"])
+def test_nan_and_negative_values_count_as_0_without_a_remap(
+    tmp_path: Path, dtype: Any, n_cells: int
+) -> None:
+    """In gathers and streams, before a total is taken; their entries stay stored."""
+    rng = np.random.default_rng(2)
+    values = rng.choice([-7, -1, 1, 2, 60], size=(n_cells, 40)).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        values[0, :4] = [np.nan, -np.inf, -0.5, 3]
+    path = tmp_path / "signed.scx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scx_core.from_anndata(anndata.AnnData(values), path)
+    clipped = np.where(values > 0, values, 0).astype(np.float64)
+    totals = clipped.sum(axis=1, keepdims=True)
+    plan: tuple[Any, ...] = ([0] * n_cells, range(n_cells), [0] * n_cells, [0, n_cells])
+    for options, expected in (
+        ({}, clipped),
+        ({"normalize": True, "target_sum": 300.0}, clipped * (300 / np.where(totals, totals, 300))),
+        ({"log1p": True}, np.log1p(clipped)),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = SparseCellSetDataset([path], **options)  # type: ignore[arg-type]
+        gathered = dataset.gather(*plan)
+        (streamed,) = dataset.iter_with_plans([plan])
+        for batch in (gathered, streamed):
+            assert len(batch["data"]) == values.size
+            np.testing.assert_allclose(dense_of(batch, 40), expected, rtol=1e-6)
 
 
 def test_unmapped_genes_of_unsigned_tables(make_collection: MakeCollection) -> None:
@@ -216,11 +251,11 @@ def test_downsampling_is_that_of_the_function(
         raw["indptr"],
         raw["indices"],
         raw["data"],
+        plan[1],
+        np.array(identities, dtype=np.uint64)[plan[0]],
         200,
         method,
         9,
-        np.array(identities, dtype=np.uint64)[plan[0]],
-        plan[1],
     )
     dataset = SparseCellSetDataset(
         files.paths,
@@ -230,8 +265,13 @@ def test_downsampling_is_that_of_the_function(
         **options,
     )
     batch = dataset.gather(*plan)
-    for name, array in zip(("indptr", "indices", "data"), expected, strict=True):
-        np.testing.assert_array_equal(batch[name], array)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(batch[name], array)  # type: ignore[literal-required]
+    if method == "multinomial":
+        default = SparseCellSetDataset(
+            files.paths, downsample_target_library_size=200, downsample_seed=9, **options
+        ).gather(*plan)
+        np.testing.assert_array_equal(default["data"], batch["data"])
     logged = SparseCellSetDataset(
         files.paths,
         downsample_target_library_size=200,

@@ -86,7 +86,7 @@ def row_changes(
     manifest: Manifest,
     *,
     normalize: bool,
-    log1p: Any,
+    log1p: bool,
     target_sum: Any,
     downsample: tuple[Any, Any, Any],
 ) -> RowChanges:
@@ -96,10 +96,14 @@ def row_changes(
     identities = None
     if target is not None:
         downsampling = Downsampling(
-            target_library_size=target,
-            method="binomial" if method is None else method,
-            seed=0 if seed is None else seed,
-            prefix="downsample_",
+            target,
+            "multinomial" if method is None else method,
+            0 if seed is None else seed,
+            names=(
+                "downsample_target_library_size",
+                "downsample_method",
+                "downsample_seed",
+            ),
         )
         identities = np.array(
             [downsample_file_identity(path) for path in manifest.paths], dtype=np.uint64
@@ -112,6 +116,6 @@ def row_changes(
         downsampling=downsampling,
         file_identities=identities,
         normalize=normalize,
-        log1p=log1p is not None and arguments.flag(log1p, "log1p"),
+        log1p=log1p,
         target_sum=1e4 if target_sum is None else arguments.positive(target_sum, "target_sum"),
     )

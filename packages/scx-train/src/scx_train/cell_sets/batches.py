@@ -29,7 +29,8 @@ class CellSetBatch(TypedDict):
 
     Row i of the CSR arrays `indptr` (int64), `indices` (int32, ascending in each row) and `data`
     (float32) is row `cell_indices[i]` of file `file_ids[i]`, with the tag `role_tags[i]`. Set j has
-    the rows from `set_offsets[j]` to `set_offsets[j + 1]`. The last four are int64.
+    the rows from `set_offsets[j]` to `set_offsets[j + 1]`. These four are int64. `shape` has the
+    numbers of rows and columns.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -39,6 +40,7 @@ class CellSetBatch(TypedDict):
     file_ids: npt.NDArray[np.int64]
     cell_indices: npt.NDArray[np.int64]
     role_tags: npt.NDArray[np.int64]
+    shape: tuple[int, int]
 
 
 class CellSetCounters:
@@ -62,6 +64,8 @@ def batch_of(
     indptr: npt.NDArray[np.int64],
     indices: npt.NDArray[np.int32],
     data: npt.NDArray[np.float32],
+    *,
+    n_cols: int,
 ) -> CellSetBatch:
     """The batch of a plan whose rows are decoded."""
     return {
@@ -72,6 +76,7 @@ def batch_of(
         "file_ids": plan.file_ids,
         "cell_indices": plan.rows,
         "role_tags": plan.role_tags,
+        "shape": (len(plan.rows), n_cols),
     }
 
 
@@ -85,6 +90,8 @@ class CellSetSource:
 
     Attributes
     ----------
+    n_cols
+        How many columns batches have.
     counters
         Those of the data set.
     row_offsets
@@ -93,7 +100,7 @@ class CellSetSource:
 
     def __init__(self, gather: RowGather, counters: CellSetCounters, *, n_cols: int) -> None:
         self._gather = gather
-        self._n_cols = n_cols
+        self.n_cols = n_cols
         self.counters = counters
         self.row_offsets = gather.row_offsets
 
@@ -110,11 +117,11 @@ class CellSetSource:
         """Decode a plan; `threads` is 0 for one per CPU."""
         indptr, indices, data = self._gather.gather(plan, threads=threads)
         self.counters.add_rows(len(plan.rows))
-        return batch_of(plan, indptr, indices, data)
+        return batch_of(plan, indptr, indices, data, n_cols=self.n_cols)
 
     def open_pipeline(self, *, batches: int, threads: int) -> JoinedCsr:
         """What decodes rows of all files, which have to stay open, in threads of its own."""
-        return self._gather.open_pipeline(n_cols=self._n_cols, batches=batches, threads=threads)
+        return self._gather.open_pipeline(n_cols=self.n_cols, batches=batches, threads=threads)
 
 
 class CellSetDecoder(Protocol):

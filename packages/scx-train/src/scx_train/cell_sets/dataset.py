@@ -28,7 +28,7 @@ from scx_train.cell_sets.gather import RowGather
 from scx_train.cell_sets.pipeline import PipelineDecoder
 from scx_train.cell_sets.plans import CellSetRules
 from scx_train.cell_sets.readers import Readers, Selection, checked_paths
-from scx_train.inputs.counts import DRAWN, NORMALISED
+from scx_train.inputs.counts import CLIPPED, DRAWN, NORMALISED
 from scx_train.plans.budget import DEFAULT_CACHE_SHARDS, DEFAULT_LOOKAHEAD
 from scx_train.plans.lifecycle import TerminalDataset
 from scx_train.streams.budget import MB
@@ -44,9 +44,10 @@ class SparseCellSetDataset(TerminalDataset):
 
     Each batch is a dict (`CellSetBatch`) of numpy arrays: `"indptr"` (int64), `"indices"` (int32),
     `"data"` (float32) of the rows in CSR, in the order of the plan, and `"set_offsets"`,
-    `"file_ids"`, `"cell_indices"` (the plan's rows) and `"role_tags"` (int64). Batches may be kept:
-    the memory of `indices` and `data`, which they share, is used again only when nothing refers to
-    either any more.
+    `"file_ids"`, `"cell_indices"` (the plan's rows) and `"role_tags"` (int64), and `"shape"`, the
+    numbers of rows and of columns. Negative values and NaN are 0, before anything else happens to
+    a row; such entries stay stored. Batches may be kept: the memory of `indices` and `data`, which
+    they share, is used again only when nothing refers to either any more.
 
     Parameters
     ----------
@@ -62,14 +63,14 @@ class SparseCellSetDataset(TerminalDataset):
     remap_tables, n_global_genes
         For each file the global number of each of its genes, negative (or the largest number of an
         unsigned dtype) for genes without one, and how many global genes there are. Genes without a
-        place are left out, the others sorted, values clipped at 0, and summed where several genes
-        of a file have the same place. None (default) keeps each file's own numbers: a set may then
+        place are left out, the others sorted, and values summed where several genes of a file have
+        the same place. None (default) keeps each file's own numbers: a set may then
         only span files that have the same genes.
     normalize
         Scale each cell to `target_sum`; None (default) and False for not. The total is that of all
         values that the file stores for the cell, or of what downsampling left.
     log1p
-        Take ln(1 + value), negative values and NaN counting as 0; None (default) and False for not.
+        Take ln(1 + value); None (default) and False for not.
     target_sum
         Total of a scaled cell; None (default) for 1e4.
     lookahead
@@ -87,7 +88,8 @@ class SparseCellSetDataset(TerminalDataset):
         Draw the counts of each row down to this total before anything is normalised, as
         `downsample_counts_csr` would with the rows of this data set, their file's
         `downsample_file_identity` and their row numbers. None (default) for not; the method is then
-        "binomial" or "multinomial" (None: "binomial"), and the seed a 64-bit number (None: 0).
+        "multinomial", whose totals are exactly the target, or "binomial" (None: "multinomial"), and
+        the seed a 64-bit number (None: 0).
     threads
         Decode threads of an iterator, at most 64; None (default) for one per CPU that the process
         may use.
@@ -112,8 +114,8 @@ class SparseCellSetDataset(TerminalDataset):
     -----
     UserWarning
         A file is multimodal and no modality was named, `scatter_block_index` is True, or a file
-        (the first such one is named) holds values that are no counts and would be normalised or
-        drawn down, before which they are rounded.
+        (the first such one is named) holds values that are no counts and would be normalised, or
+        drawn down, before which they are rounded, or negative ones that come out as 0.
 
     Notes
     -----
@@ -169,7 +171,8 @@ class SparseCellSetDataset(TerminalDataset):
                 stacklevel=2,
             )
         normalizes = normalize is not None and arguments.flag(normalize, "normalize")
-        unless_counts = NORMALISED if normalizes else None
+        logs = log1p is not None and arguments.flag(log1p, "log1p")
+        unless_counts = NORMALISED if normalizes else None if logs else CLIPPED
         if downsample_target_library_size is not None:
             unless_counts = DRAWN
         readers = Readers(
@@ -186,7 +189,7 @@ class SparseCellSetDataset(TerminalDataset):
             tables,
             manifest,
             normalize=normalizes,
-            log1p=log1p,
+            log1p=logs,
             target_sum=target_sum,
             downsample=(downsample_target_library_size, downsample_method, downsample_seed),
         )

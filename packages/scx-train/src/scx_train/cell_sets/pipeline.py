@@ -55,7 +55,8 @@ class PipelineDecoder(RuledDecoder):
             assert self._pipeline is not None  # the plan was submitted
             csr = self._pipeline.wait()
             self._source.counters.add_rows(len(plan.rows))
-            batch = batch_of(plan, csr.indptr.astype(np.int64), csr.indices, csr.values)
+            indptr = csr.indptr.astype(np.int64)
+            batch = batch_of(plan, indptr, csr.indices, csr.values, n_cols=self._source.n_cols)
         self._submitted.popleft()
         return batch
 

@@ -34,6 +34,10 @@ DRAWN = (
     "downsample_target_library_size to take the values as they are, or name the counts by "
     "source='layers/...'"
 )
+CLIPPED = (
+    "cell sets take negative values and NaN as 0; name the counts by source='layers/...', or read "
+    "the values as they are with scx_core.open(path).X"
+)
 """What becomes of values that are no counts, and what to do instead."""
 
 
@@ -53,6 +57,7 @@ class Looked(Protocol):
 def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel: int) -> bool:
     """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
 
+    With `CLIPPED` only when they are negative or NaN.
     Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the cells of each matrix:
     reading few places costs little even where the file is not in memory. Damage shows when its
     batch is due. The first matrix that has such values is told, once; answers whether there is one.
@@ -60,7 +65,7 @@ def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel:
     if is_told():
         return False
     for part in parts:
-        found = _no_count(part)
+        found = _no_count(part, fractions_count=consequence == CLIPPED)
         if found is not None:
             value, row = found
             warn(
@@ -72,7 +77,7 @@ def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel:
     return False
 
 
-def _no_count(part: Looked) -> tuple[float, int] | None:
+def _no_count(part: Looked, *, fractions_count: bool) -> tuple[float, int] | None:
     """A value that is no count, and its row."""
     matrix, live = part.matrix, part.rows
     if matrix is None or matrix.dtype.kind == "u":
@@ -87,7 +92,8 @@ def _no_count(part: Looked) -> tuple[float, int] | None:
         except CorruptFileError:
             continue
         with np.errstate(invalid="ignore"):
-            wrong = np.flatnonzero(~((values >= 0) & (values == np.floor(values))))
+            whole = fractions_count | (values == np.floor(values))
+            wrong = np.flatnonzero(~((values >= 0) & whole))
         if wrong.size:
             row = rows[np.searchsorted(indptr, wrong[0], side="right") - 1]
             return float(values[wrong[0]]), int(row)
