@@ -243,7 +243,8 @@ int32_t scx_matrix_seems_resident(scx_matrix *matrix, uint32_t *resident_out, sc
 int32_t scx_matrix_row_counts(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, int64_t *counts_out, scx_error *error);
 /* the rows' totals in f64, negatives and NaN counted as 0 (the library size) */
 int32_t scx_matrix_row_totals(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, double *totals_out, scx_error *error);
-/* indptr: n_rows + 1 entries, made by the caller from scx_matrix_row_counts, indptr[0] = 0.
+/* indptr: n_rows + 1 entries, made by the caller from scx_matrix_row_counts, indptr[0] = 0. One that does not fit the rows
+ * is SCX_BAD_ARGUMENT, before anything is written.
  * value_type: the matrix's own, or SCX_F32 / SCX_F64 for any matrix (rounded as a cast would). */
 int32_t scx_matrix_gather_csr(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, const int64_t *indptr, int32_t *indices_out, uint32_t value_type, void *values_out, uint32_t threads, scx_error *error);
 
@@ -392,9 +393,9 @@ typedef struct scx_joined_rows {
     uint64_t n_rows;
 } scx_joined_rows;
 
-/* What happens to each row, in this order: the remap of its source (columns without a place are left out, values are
- * clipped at 0, sorted, and summed where columns meet), downsampling, then normalising and the logarithm, of which the
- * depth is the total of all stored values, or of what was drawn. */
+/* What happens to each row, in this order: its values are clipped at 0, and NaN becomes 0; the remap of its source
+ * (columns without a place are left out, values are sorted, and summed where columns meet); downsampling; then
+ * normalising and the logarithm, of which the depth is the total of all stored values, or of what was drawn. */
 typedef struct scx_joined_options {
     uint32_t struct_bytes;
     uint32_t threads;           /* 0: as many as the machine has */
@@ -408,7 +409,7 @@ typedef struct scx_joined_options {
 typedef struct scx_joined_output {
     uint32_t struct_bytes;
     uint32_t reserved;
-    const int64_t *starts; /* where each row begins in the next but one */
+    const int64_t *starts; /* where each row begins in the next but one; rows ascend and do not overlap */
     const int64_t *counts; /* from scx_joined_counts: the room that each row has */
     int32_t *indices;
     float *values;
@@ -456,11 +457,12 @@ typedef struct scx_collate_options {
     double target_sum;                 /* for SCX_NORMALIZE_LOG1P */
     double pflog_alpha;                /* for SCX_PFLOG_RAW */
     const int32_t *query_gene_ids;     /* n_query */
-    const uint8_t *enc_mask_positions; /* n_query: not 0 where the encoder may not see the gene; NULL for nowhere */
+    const uint8_t *enc_mask_positions; /* n_marks: not 0 where the encoder may not see the gene; NULL for nowhere */
     const int64_t *query_offsets;      /* NULL, or n_rows + 1 entries from 0 to n_query */
     uint64_t n_query;                  /* n_sets * k_dec without query_offsets */
     const uint8_t *hide_readout;       /* n_rows: not 0 where the encoder sees nothing; NULL for nowhere */
     const int64_t *n_measured;         /* for SCX_PFLOG_RAW, else NULL: for each set, or for each row with query_offsets */
+    uint64_t n_marks;                  /* n_query, or n_rows * k_dec without query_offsets: for each row of a set */
 } scx_collate_options;
 
 /* Arrays of the caller, row-major; every element is written. */
@@ -497,9 +499,9 @@ typedef struct scx_downsample_options {
  * behind them is unspecified. */
 int32_t scx_downsample_counts(const scx_csr_rows *rows, const scx_downsample_options *options, int32_t *indices_out, float *values_out, int64_t *kept_out, scx_error *error);
 
-/* Copies counts[i] entries from starts[i] on, row after row without gaps. The outputs may be the inputs where no row
- * then begins behind its start. */
-void scx_pack_rows(const int64_t *starts, const int64_t *counts, uint64_t n_rows, const int32_t *indices, const float *values, int32_t *indices_out, float *values_out);
+/* Copies counts[i] of n_values entries from starts[i] on, row after row without gaps, to n_out at most. The outputs may be
+ * the inputs where no row then begins behind its start. What does not fit is SCX_BAD_ARGUMENT, before anything is written. */
+int32_t scx_pack_rows(const int64_t *starts, const int64_t *counts, uint64_t n_rows, const int32_t *indices, const float *values, uint64_t n_values, int32_t *indices_out, float *values_out, uint64_t n_out, scx_error *error);
 
 /* the first eight bytes of the BLAKE3 of some bytes, little-endian */
 uint64_t scx_hash64(const void *bytes, uint64_t n_bytes);
@@ -599,8 +601,8 @@ int32_t scx_chunks_encode(const scx_chunk_encoding *encoding, const void *values
  * Rows do not depend on one another, and results not on `threads` (0: as many as the machine has). What the outputs
  * hold after a failure is not specified. */
 
-/* The k largest positive values of each row, ties by id. n_rows x k each: id, value, mask 1, pad 0; slots left over hold
- * n_genes_total + 1, 0, 0, 1; a row without a positive value begins with n_genes_total, 0, 0, 0. */
+/* The k largest positive values of each row, ties by id. n_rows x k each: id, value, mask 0, pad 0; slots left over hold
+ * n_genes_total + 1, 0, 0, 1; a row without a positive value begins with n_genes_total, 0, 1, 0. */
 int32_t scx_tokens_top_k(const scx_csr_rows *rows, uint64_t k, uint64_t n_genes_total, int32_t *ids_out, float *values_out, uint8_t *mask_out, uint8_t *pad_out, uint32_t threads, scx_error *error);
 
 typedef struct scx_rank_options {

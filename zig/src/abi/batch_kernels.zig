@@ -35,6 +35,7 @@ pub const CollateOptions = extern struct {
     n_query: u64,
     hide_readout: ?[*]const u8,
     n_measured: ?[*]const i64,
+    n_marks: u64,
 };
 
 /// `scx_collated`
@@ -63,7 +64,7 @@ pub const DownsampleOptions = extern struct {
 };
 
 comptime {
-    assert(@sizeOf(CollateOptions) == 120);
+    assert(@sizeOf(CollateOptions) == 128);
     assert(@sizeOf(Collated) == 64);
     assert(@sizeOf(DownsampleOptions) == 48);
 }
@@ -104,7 +105,7 @@ fn collation(rows: csr_rows.CsrRows, options: *const CollateOptions, report: *Re
     return .{
         .allocator = handle.allocator,
         .rows = rows,
-        .set_offsets = (try handle.required([*]const i64, options.set_offsets, "set_offsets", report))[0 .. n_sets + 1],
+        .set_offsets = try handle.offsets(options.set_offsets, options.n_sets, "set_offsets", report),
         .k_enc = @intCast(options.k_enc),
         .k_dec = @intCast(options.k_dec),
         .n_genes_total = options.n_genes_total,
@@ -112,8 +113,8 @@ fn collation(rows: csr_rows.CsrRows, options: *const CollateOptions, report: *Re
         .lib_size_redef = options.lib_size_redef != 0,
         .query = .{
             .genes = if (n_query == 0) &.{} else (try handle.required([*]const i32, options.query_gene_ids, "query_gene_ids", report))[0..n_query],
-            .marks = if (options.enc_mask_positions) |marks| marks[0..n_query] else null,
-            .offsets = if (options.query_offsets) |offsets| offsets[0 .. rows.count() + 1] else null,
+            .marks = if (options.enc_mask_positions) |marks| marks[0..@intCast(options.n_marks)] else null,
+            .offsets = if (options.query_offsets) |offsets| offsets[0..rows.indptr.len] else null,
         },
         .hide_readout = if (options.hide_readout) |hidden| hidden[0..rows.count()] else null,
         .n_measured = if (options.n_measured) |measured| measured[0..n_groups] else null,
@@ -190,17 +191,58 @@ export fn scx_pack_rows(
     n_rows: u64,
     indices: ?[*]const i32,
     values: ?[*]const f32,
+    n_values: u64,
     indices_out: ?[*]i32,
     values_out: ?[*]f32,
-) void {
-    if (n_rows == 0) return;
-    var at: usize = 0;
-    for (starts.?[0..@intCast(n_rows)], counts.?[0..@intCast(n_rows)]) |from, count| {
-        const start: usize = @intCast(from);
+    n_out: u64,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    const from: Packing = .{ .n_rows = n_rows, .n_values = n_values, .n_out = n_out, .indices = indices, .values = values };
+    return handle.answer(packRows(from, starts, counts, indices_out, values_out, &report), &report, error_out);
+}
+
+const Packing = struct {
+    n_rows: u64,
+    n_values: u64,
+    n_out: u64,
+    indices: ?[*]const i32,
+    values: ?[*]const f32,
+};
+
+fn packRows(
+    from: Packing,
+    starts_in: ?[*]const i64,
+    counts_in: ?[*]const i64,
+    indices_out: ?[*]i32,
+    values_out: ?[*]f32,
+    report: *Report,
+) Failure!void {
+    if (from.n_rows == 0) return;
+    const starts = (try handle.required([*]const i64, starts_in, "starts", report))[0..@intCast(from.n_rows)];
+    const counts = (try handle.required([*]const i64, counts_in, "counts", report))[0..@intCast(from.n_rows)];
+    const is_in_place = indices_out == @constCast(from.indices) or values_out == @constCast(from.values);
+    var at: u64 = 0;
+    for (starts, counts, 0..) |start, count, row| {
+        if (start < 0 or count < 0 or start > from.n_values or count > from.n_values - @as(u64, @intCast(start)) or
+            count > from.n_out - at or (is_in_place and at > start))
+        {
+            return report.fail(error.BadArgument, "row {d} has {d} entries from {d} on, which do not lie in the {d} of the input, " ++
+                "or go to {d} of {d}", .{ row, count, start, from.n_values, at, from.n_out });
+        }
+        at += @intCast(count);
+    }
+    if (at == 0) return;
+    const indices = try handle.required([*]const i32, from.indices, "indices", report);
+    const values = try handle.required([*]const f32, from.values, "values", report);
+    const packed_indices = try handle.required([*]i32, indices_out, "indices_out", report);
+    const packed_values = try handle.required([*]f32, values_out, "values_out", report);
+    at = 0;
+    for (starts, counts) |start_in, count| {
+        const start: usize = @intCast(start_in);
         const length: usize = @intCast(count);
-        if (length == 0) continue;
-        @memmove(indices_out.?[at..][0..length], indices.?[start..][0..length]);
-        @memmove(values_out.?[at..][0..length], values.?[start..][0..length]);
+        @memmove(packed_indices[at..][0..length], indices[start..][0..length]);
+        @memmove(packed_values[at..][0..length], values[start..][0..length]);
         at += length;
     }
 }
@@ -209,6 +251,27 @@ export fn scx_hash64(bytes: ?[*]const u8, n_bytes: u64) u64 {
     var hasher: hashing.Blake3 = .init(.{});
     if (bytes) |start| hashing.update(&hasher, start[0..@intCast(n_bytes)]);
     return hashing.finalShort(&hasher);
+}
+
+test "rows that do not lie in the arrays are not moved" {
+    var indices = [_]i32{ 1, 2, 3, 4, 5 };
+    var values = [_]f32{ 1, 2, 3, 4, 5 };
+    const lowest = std.math.minInt(i64);
+    const highest = std.math.maxInt(i64);
+    for ([_][4]i64{
+        .{ -1, 3, 1, 1 }, .{ 0, 3, -1, 1 }, .{ 0, 3, 1, 3 },      .{ 0, 6, 1, 0 },
+        .{ 0, 1, 3, 2 },  .{ 0, 3, 4, 2 },  .{ lowest, 0, 1, 1 }, .{ 0, highest, 1, highest },
+    }) |wrong| {
+        try std.testing.expectEqual(@as(i32, 1), scx_pack_rows(wrong[0..2], wrong[2..4], 2, &indices, &values, 5, &indices, &values, 5, null));
+        try std.testing.expectEqualSlices(i32, &.{ 1, 2, 3, 4, 5 }, &indices);
+    }
+    const starts = [_]i64{ 0, 3 };
+    const counts = [_]i64{ 1, 2 };
+    try std.testing.expectEqual(@as(i32, 1), scx_pack_rows(&starts, &counts, 2, &indices, &values, 5, &indices, &values, 2, null));
+    try std.testing.expectEqual(@as(i32, 1), scx_pack_rows(&starts, &counts, 2, null, &values, 5, &indices, &values, 5, null));
+    try std.testing.expectEqual(handle.ok, scx_pack_rows(&starts, &counts, 2, &indices, &values, 5, &indices, &values, 5, null));
+    try std.testing.expectEqualSlices(i32, &.{ 1, 4, 5 }, indices[0..3]);
+    try std.testing.expectEqualSlices(f32, &.{ 1, 4, 5 }, values[0..3]);
 }
 
 test "the hash is the first eight bytes of BLAKE3" {

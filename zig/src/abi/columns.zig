@@ -146,8 +146,10 @@ fn scatterTyped(
         .rows_out = try array(i32, wanted.rows_out, wanted.n_values, "rows_out", report),
         .values_out = try array(Out, typedPointer([*]Out, wanted.values_out), wanted.n_values, "values_out", report),
     };
+    var least: i64 = 0;
     for (scatter.cursors) |cursor| {
-        if (cursor < 0) return report.fail(error.BadArgument, "a cursor is negative", .{});
+        if (cursor < least) return report.fail(error.BadArgument, "cursor {d} follows {d}: they ascend from 0", .{ cursor, least });
+        least = cursor;
     }
     if (scatter.cursors.len == 0) return;
     try scatter.run(threads, report);
@@ -222,6 +224,8 @@ fn outlierShares(
 ) Failure!void {
     const n_coordinates = std.math.mul(u64, n_cells, n_axes) catch
         return report.fail(error.BadArgument, "{d} cells of {d} axes are too many", .{ n_cells, n_axes });
+    _ = std.math.mul(u64, n_categories, n_axes) catch
+        return report.fail(error.BadArgument, "{d} categories of {d} axes are too many", .{ n_categories, n_axes });
     const shares = try array(f32, shares_out, n_cells, "shares_out", report);
     try outliers.shareOfCategory(handle.allocator, .{
         .n_cells = @intCast(n_cells),
@@ -258,16 +262,17 @@ fn checkRows(own: *const Rows, n_places: u64, report: *Report) Failure!void {
 }
 
 fn csrRows(comptime Index: type, comptime Value: type, own: *const Rows, report: *Report) Failure!columns.CsrRows(Index, Value) {
-    const pointers = try handle.required([*]const i64, own.indptr, "indptr", report);
-    const indptr = pointers[0 .. @as(usize, @intCast(own.n_rows)) + 1];
+    const indptr = try handle.offsets(own.indptr, own.n_rows, "indptr", report);
     for (indptr[0 .. indptr.len - 1], indptr[1..]) |start, stop| {
         if (stop < start) return report.fail(error.BadArgument, "indptr descends from {d} to {d}", .{ start, stop });
     }
-    const n_values: u64 = @intCast(indptr[indptr.len - 1] - indptr[0]);
+    const last = indptr[indptr.len - 1];
+    const n_values = std.math.sub(i64, last, indptr[0]) catch
+        return report.fail(error.BadArgument, "indptr goes from {d} to {d}, which no matrix does", .{ indptr[0], last });
     return .{
         .indptr = indptr,
-        .indices = try array(Index, @constCast(typedPointer([*]const Index, own.indices)), n_values, "indices", report),
-        .values = try array(Value, @constCast(typedPointer([*]const Value, own.values)), n_values, "values", report),
+        .indices = try array(Index, @constCast(typedPointer([*]const Index, own.indices)), @intCast(n_values), "indices", report),
+        .values = try array(Value, @constCast(typedPointer([*]const Value, own.values)), @intCast(n_values), "values", report),
     };
 }
 
@@ -328,4 +333,26 @@ test "wrong arguments are answered, not followed" {
     try std.testing.expectEqual(@as(i32, 1), scx_columns_stretch(&rows, &stretch, &failure));
     stretch.value_type = 99;
     try std.testing.expectEqual(@as(i32, 1), scx_columns_stretch(&rows, &stretch, &failure));
+
+    rows.n_rows = std.math.maxInt(u64);
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_scan(&rows, &counts, 2, &scan, &failure));
+    rows.n_rows = 1;
+    rows.indptr = &[_]i64{ std.math.minInt(i64), std.math.maxInt(i64) };
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_scan(&rows, &counts, 2, &scan, &failure));
+    rows.indptr = &indptr;
+    var cursors = [_]i64{ 1, 0 };
+    var rows_out: [2]i32 = undefined;
+    var values_out: [2]f32 = undefined;
+    var range = std.mem.zeroes(ColumnRange);
+    range.struct_bytes = 64;
+    range.value_type = 3;
+    range.n_columns = 2;
+    range.n_values = 2;
+    range.cursors = &cursors;
+    range.rows_out = &rows_out;
+    range.values_out = &values_out;
+    try std.testing.expectEqual(@as(i32, 1), scx_columns_scatter(&rows, &range, 1, &failure));
+    cursors = .{ 0, 1 };
+    try std.testing.expectEqual(handle.ok, scx_columns_scatter(&rows, &range, 1, &failure));
+    try std.testing.expectEqualSlices(f32, &.{ 1, 2 }, &values_out);
 }

@@ -28,10 +28,9 @@ comptime {
 pub fn checkedRows(rows_in: ?*const AbiRows, comptime who: []const u8, report: *Report) Failure!CsrRows {
     const given = try handle.required(*const AbiRows, rows_in, "rows", report);
     try handle.checkSize(AbiRows, given.struct_bytes, "scx_csr_rows", report);
-    const indptr = try handle.required([*]const i64, given.indptr, "indptr", report);
     const n_values: usize = @intCast(given.n_values);
     const rows: CsrRows = .{
-        .indptr = indptr[0 .. @as(usize, @intCast(given.n_rows)) + 1],
+        .indptr = try handle.offsets(given.indptr, given.n_rows, "indptr", report),
         .indices = if (n_values == 0) &.{} else (try handle.required([*]const i32, given.indices, "indices", report))[0..n_values],
         .values = if (n_values == 0) &.{} else (try handle.required([*]const f32, given.values, "values", report))[0..n_values],
     };

@@ -72,6 +72,13 @@ pub fn required(comptime T: type, pointer: ?T, comptime what: []const u8, report
     return pointer orelse report.fail(error.BadArgument, what ++ " is NULL", .{});
 }
 
+/// `indptr` and its like: one entry more than there are things that begin at them.
+pub fn offsets(pointer: ?[*]const i64, count: u64, comptime what: []const u8, report: *Report) Failure![]const i64 {
+    const length = std.math.add(u64, count, 1) catch
+        return report.fail(error.BadArgument, what ++ " cannot have an entry more than {d}", .{count});
+    return (try required([*]const i64, pointer, what, report))[0..@intCast(length)];
+}
+
 /// A caller that was built with another scx.h has structs of another size.
 pub fn checkSize(comptime T: type, struct_bytes: u32, comptime what: []const u8, report: *Report) Failure!void {
     if (struct_bytes != @sizeOf(T)) {
@@ -85,6 +92,14 @@ pub fn clearStruct(comptime T: type, target: *T) void {
     const struct_bytes = target.struct_bytes;
     @memset(std.mem.asBytes(target), 0);
     target.struct_bytes = struct_bytes;
+}
+
+test "offsets are one more than what they count, which has a limit" {
+    var report: Report = .{};
+    const entries = [_]i64{ 0, 4 };
+    try std.testing.expectEqualSlices(i64, &entries, try offsets(&entries, 1, "indptr", &report));
+    try std.testing.expectError(error.BadArgument, offsets(&entries, std.math.maxInt(u64), "indptr", &report));
+    try std.testing.expectError(error.BadArgument, offsets(null, 0, "indptr", &report));
 }
 
 test "a NULL handle and a foreign process are refused" {

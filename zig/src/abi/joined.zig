@@ -171,10 +171,8 @@ fn gather(
         .values = output.values orelse @ptrCast(&nothing),
         .kept = (try handle.required([*]i64, output.kept, "kept", report))[0..n_rows],
     };
-    for (job.counts) |count| {
-        if (count > 0 and (output.indices == null or output.values == null)) {
-            return report.fail(error.BadArgument, "indices or values is NULL", .{});
-        }
+    if (try job.checkRoom(failed_source, report) > 0 and (output.indices == null or output.values == null)) {
+        return report.fail(error.BadArgument, "indices or values is NULL", .{});
     }
     try job.run(options.threads, failed_source, report);
 }

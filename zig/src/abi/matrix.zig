@@ -206,7 +206,7 @@ fn gatherCsr(
     const own = try handle.checked(MatrixHandle, matrix, report);
     const rows = try rowsSlice(rows_in, n_rows, report);
     if (rows.len == 0) return;
-    const indptr = (try handle.required([*]const i64, indptr_in, "indptr", report))[0 .. rows.len + 1];
+    const indptr = try handle.offsets(indptr_in, n_rows, "indptr", report);
     const value_type = ValueType.fromInt(value_type_number) orelse
         return report.fail(error.BadArgument, "value type {d} does not exist", .{value_type_number});
     const target = targetOf(own.matrix.value_type, value_type) orelse

@@ -239,10 +239,11 @@ fn within(
     var job: Job = try .init(neighbors, first, last, threads, report);
     job.radius = try checkedRadius(radius, report);
     const n_points = job.pointCount();
-    job.indptr = (try handle.required([*]const i64, indptr_in, "indptr", report))[0 .. n_points + 1];
+    job.indptr = try handle.offsets(indptr_in, n_points, "indptr", report);
+    if (job.indptr[0] != 0) return report.fail(error.BadArgument, "indptr[0] is {d}, not 0", .{job.indptr[0]});
     var longest: i64 = 0;
     for (job.indptr[0..n_points], job.indptr[1..]) |start, stop| {
-        if (start < 0 or stop < start) return report.fail(error.BadArgument, "indptr descends or is negative", .{});
+        if (stop < start) return report.fail(error.BadArgument, "indptr descends from {d} to {d}", .{ start, stop });
         longest = @max(longest, stop - start);
     }
     if (job.indptr[n_points] > 0) {

@@ -121,9 +121,8 @@ fn appendCsr(
     report: *Report,
 ) Failure!void {
     const open = try openShard(writer, report);
-    const indptr = try handle.required([*]const i64, indptr_in, "indptr", report);
-    const length: usize = @intCast(n_rows + 1);
-    const is_empty = indptr[0] == indptr[length - 1];
+    const indptr = try handle.offsets(indptr_in, n_rows, "indptr", report);
+    const is_empty = indptr[0] == indptr[indptr.len - 1];
     if (!is_empty and (indices == null or values == null)) {
         return report.fail(error.BadArgument, "indices or values is NULL", .{});
     }
@@ -131,7 +130,7 @@ fn appendCsr(
     const from: *const anyopaque = indices orelse &nothing;
     var mended: Mended = .{};
     try open.append(.{ .csr = .{
-        .indptr = indptr[0..length],
+        .indptr = indptr,
         .indices = switch (index_bytes) {
             4 => .{ .i32 = @ptrCast(@alignCast(from)) },
             8 => .{ .i64 = @ptrCast(@alignCast(from)) },

@@ -55,6 +55,8 @@ fn count(rows_in: ?*const AbiRows, counts_in: ?*const ValueCounts, n_values_out:
         who ++ "bits_done = {d} and bits = {d} are no part of the {d} bits of a value",
         .{ counts.bits_done, counts.bits, kernel.value_bits },
     );
+    const n_buckets = std.math.mul(u64, counts.n_slots, @as(u64, 1) << @intCast(counts.bits)) catch
+        return report.fail(error.BadArgument, who ++ "{d} slots are too many", .{counts.n_slots});
     var counting: kernel.Counting = .{
         .rows = rows,
         .factors = (try handle.required([*]const f64, counts.factors, "factors", report))[0..rows.count()],
@@ -62,7 +64,7 @@ fn count(rows_in: ?*const AbiRows, counts_in: ?*const ValueCounts, n_values_out:
         .second = if (counts.second_slots == null) null else try targets(counts, counts.second_slots, counts.second_prefixes, report),
         .bits_done = @intCast(counts.bits_done),
         .bits = @intCast(counts.bits),
-        .table = (try handle.required([*]u32, counts.table, "table", report))[0 .. @as(usize, @intCast(counts.n_slots)) << @intCast(counts.bits)],
+        .table = (try handle.required([*]u32, counts.table, "table", report))[0..@intCast(n_buckets)],
         .n_slots = @intCast(counts.n_slots),
         .totals = if (counts.totals) |totals| totals[0..@intCast(counts.n_genes)] else null,
     };

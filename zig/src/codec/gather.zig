@@ -34,8 +34,20 @@ pub const CsrGather = struct {
 
     pub fn run(self: *CsrGather, threads: u32, report: *Report) Failure!void {
         try self.matrix.checkRows(self.rows, report);
+        for (self.rows, 0..) |row, index| {
+            try self.checkRoom(index, try self.matrix.rowCount(@intCast(row), report), report);
+        }
         self.parts = parallel.threadCount(threads, self.rows.len / rows_per_thread_min);
         try parallel.run(self.parts, @as(*const CsrGather, self), runPart, report);
+    }
+
+    /// From indptr[0] = 0 on, rows that have room for what they store make an indptr that ascends and ends with all of it.
+    fn checkRoom(self: *const CsrGather, index: usize, n_values: u64, report: *Report) Failure!void {
+        const at = self.indptr[index];
+        const room = self.indptr[index + 1] -| at;
+        if (at >= 0 and room == n_values) return;
+        return report.fail(error.BadArgument, "indptr gives row {d} {d} values, but it stores {d}: take the counts from " ++
+            "scx_matrix_row_counts", .{ self.rows[index], room, n_values });
     }
 
     fn runPart(self: *const CsrGather, part: usize, report: *Report) Failure!void {
@@ -54,12 +66,8 @@ pub const CsrGather = struct {
 
     fn gatherRow(self: *const CsrGather, index: usize, scratch: *Scratch, report: *Report) Failure!void {
         const found = try self.matrix.openRow(self.rows[index], scratch, report);
-        const at = self.indptr[index];
-        if (at < 0 or self.indptr[index + 1] -| at != found.row.n_values) {
-            return report.fail(error.BadArgument, "indptr gives row {d} {d} values, but it stores {d}: take the counts from " ++
-                "scx_matrix_row_counts", .{ self.rows[index], self.indptr[index + 1] -| at, found.row.n_values });
-        }
-        const start: usize = @intCast(at);
+        try self.checkRoom(index, found.row.n_values, report); // the file may have changed since
+        const start: usize = @intCast(self.indptr[index]);
         const columns: [*]const i32 = @ptrCast(scratch.arrays.row.columns);
         @memcpy(self.indices[start..][0..found.row.n_values], columns);
         try self.matrix.rowValues(&found, self.target, scratch, self.values + start * self.value_bytes, report);

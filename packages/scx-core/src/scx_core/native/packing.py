@@ -33,14 +33,17 @@ def packed(
         return indptr, indices, data
     new_indices = indices if in_place else np.empty(total, dtype=np.int32)
     new_data = data if in_place else np.empty(total, dtype=np.float32)
-    binding.native().lib.scx_pack_rows(
+    binding.call(
+        "scx_pack_rows",
         binding.input_array(starts, np.int64, "starts"),
         binding.input_array(counts, np.int64, "counts"),
         len(counts),
         binding.input_array(indices, np.int32, "indices"),
         binding.input_array(data, np.float32, "data"),
+        len(indices),
         binding.output_array(new_indices, np.int32, "indices"),
         binding.output_array(new_data, np.float32, "data"),
+        len(new_indices),
     )
     new_indices, new_data = new_indices[:total], new_data[:total]
     if in_place and 2 * total < len(indices):
