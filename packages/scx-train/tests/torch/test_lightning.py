@@ -245,7 +245,7 @@ def test_names_are_checked(path: Path) -> None:
     with pytest.raises(KeyError, match="colour"):
         ScxDataModule(path, batch_key="colour")
     wrong: dict[str, Any] = {
-        "batch_key": ["donor"], "labels_key": 3, "train_size": "0.5", "model_name": None,
+        "batch_key": ["donor"], "labels_key": 3, "train_size": "0.5", "model_name": 5,
     }  # fmt: skip
     for argument, value in wrong.items():
         with pytest.raises(TypeError, match=re.escape(f"{argument}={value!r} must be a ")):

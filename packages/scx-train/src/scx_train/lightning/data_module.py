@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,16 +36,10 @@ from torch.utils.data import DataLoader
 
 from scx_train.lightning.files_of_module import FilesOfModule
 from scx_train.lightning.loaders import TrainingLoader
-from scx_train.lightning.scvi_columns import (
-    CodedColumn,
-    Rows,
-    ScviColumns,
-    coded_column,
-    covariate,
-    one_category,
-)
+from scx_train.lightning.scvi_columns import ColumnsOfModule, Rows, ScviColumns
 from scx_train.lightning.scvi_module import ScviModule
 from scx_train.lightning.scvi_plans import SEMI_SUPERVISED, refuse_other_model
+from scx_train.lightning.scvi_setup import scvi_setup
 
 
 class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ignore[misc]
@@ -56,9 +50,10 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
 
     A batch is a dict of tensors: `X` (float32, cells x genes), `cell_indices` (int64, rows in the
     file; those of several files are numbered on from one to the next), `batch` and `labels` (int64
-    codes, cells x 1; all 0 without `batch_key` and `labels_key`), `extra_categorical_covs` and
-    `extra_continuous_covs` where there are such covariates, `obs` where `obs_columns` names any,
-    and with a list of files `file_ids` (int32).
+    codes, cells x 1; all 0 without `batch_key` and `labels_key`), `sample` (int64) and
+    `size_factor` (float32) where there are such keys, `extra_categorical_covs` (int64) and
+    `extra_continuous_covs` (float32) where there are such covariates, `obs` where `obs_columns`
+    names any, and with a list of files `file_ids` (int32).
 
     In distributed training each process gets its share of the cells, and all of them the same
     number of batches. A tail of one cell, with which batch normalisation cannot be trained, is
@@ -95,12 +90,29 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         obs columns (categorical, text, booleans or whole numbers) of the batch and of the label.
     categorical_covariate_keys, continuous_covariate_keys
         obs columns of further covariates.
+    sample_key
+        The obs column of the sample, for models that tell samples apart, such as TorchMRVI.
+    size_factor_key
+        The obs column of size factors, numbers above 0, by which a model scales the means of a cell
+        instead of by its total.
     unlabeled_category
         The label of cells without one, default "Unknown"; it becomes the last of the labels.
     model_name
-        The scvi-tools model that `registry` is for, default "SCVI". For "SCANVI", which learns from
-        labels, the loaders for training and validation give pairs of batches: one of all cells, and
-        one of cells with a label, which come again as often as it takes. It needs `labels_key`.
+        The scvi-tools model that the batches are for; None (default) for that of `registry`, or
+        "SCVI". For "SCANVI", which learns from labels, the loaders for training and validation give
+        pairs of batches: one of all cells, and one of cells with a label, which come again as often
+        as it takes. It needs `labels_key`.
+    registry
+        `model.registry` of a trained model, to bring it other files: batches, labels, samples and
+        covariates have the codes that the model knows them by, and the columns of `X` are its genes
+        by name, whatever their order in the file; genes that the file lacks are columns of zeros.
+        Keys, matrix and genes are those of the model unless they are given. For SCANVI the cells
+        may all be without a label, or the files without the column of labels; training then has
+        single batches. None (default) for a model that is yet to be trained.
+    extend_categories
+        With `registry`: take batches, samples and categories of covariates that the model does not
+        know as further ones, which `load_query_data` of scvi-tools (scArches) makes room for.
+        Default False: they are refused. Labels that SCANVI does not know are always refused.
     num_workers
         Workers of the DataLoaders, default 0: decoding has threads of its own.
     pin_memory
@@ -111,7 +123,14 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
     Raises
     ------
     TypeError, ValueError, KeyError, OSError, CorruptFileError
-        As `TrainingDataset` does; also where a column has no value for a cell that is used.
+        As `TrainingDataset` does; also where a column has no value for a cell that is used, or with
+        `registry` one that the model does not know, or a file has none of the model's genes.
+
+    Warns
+    -----
+    UserWarning
+        As `TrainingDataset` does; with `registry` also where a file has less than 80 % of the
+        model's genes, there is no column of labels, or the batches hold no counts.
 
     Examples
     --------
@@ -142,25 +161,34 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         labels_key: str | None = None,
         categorical_covariate_keys: Iterable[str] | None = None,
         continuous_covariate_keys: Iterable[str] | None = None,
+        sample_key: str | None = None,
+        size_factor_key: str | None = None,
         unlabeled_category: str | None = "Unknown",
-        model_name: str = "SCVI",
+        model_name: str | None = None,
+        registry: Mapping[str, Any] | None = None,
+        extend_categories: bool = False,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        if model_name == SEMI_SUPERVISED and labels_key is None:
-            raise ValueError(f"model_name={model_name!r} learns from labels: pass labels_key")
+        self._setup = scvi_setup(
+            model_name=model_name,
+            keys={
+                "batch": batch_key, "labels": labels_key,
+                "sample": sample_key, "size_factor": size_factor_key,
+            },
+            categorical_covariate_keys=categorical_covariate_keys,
+            continuous_covariate_keys=continuous_covariate_keys,
+            unlabeled_category=unlabeled_category,
+            registry=registry,
+            extend_categories=extend_categories,
+        )  # fmt: skip
+        trained = self._setup.trained
         self._path: Any = one_path_or_list(scx_path, "scx_path")
         self._batch_size = batch_size
         self._num_workers = arguments.whole_number(num_workers, "num_workers", lowest=0)
         self._pin_memory = arguments.flag(pin_memory, "pin_memory")
-        self.model_name = arguments.text(model_name, "model_name")
-        self.unlabeled_category = unlabeled_category
-        self._keys = {
-            name: None if key is None else arguments.text(key, f"{name}_key")
-            for name, key in (("batch", batch_key), ("labels", labels_key))
-        }
         self._options = kept(
             {
                 "hvg_indices": hvg_indices,
@@ -171,6 +199,8 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
                 **kwargs,
             }
         )
+        if trained is not None:
+            self._take_genes_of(trained)
         with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
             self._n_vars = dataset.n_vars
             self._where = dataset._path
@@ -178,21 +208,23 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
             self._share_places(dataset)
             self._genes = dataset._genes
             self._cells: Rows = dataset._rows.all_rows()
-            self.var_names = dataset.var_names
+            self.var_names = dataset.var_names if trained is None else trained.genes.copy()
             if self._options.get("pflog"):  # one estimate for training and validation
                 self._options["pflog_alpha"] = dataset.pflog_alpha
         with told_before():
             self._divide(train_size, validation_rows)
-        self._read_columns(
-            _names(categorical_covariate_keys, "categorical_covariate_keys"),
-            _names(continuous_covariate_keys, "continuous_covariate_keys"),
-        )
+        if trained is not None:
+            self._look_at_genes()
+        self._read_columns()
         self._training = [self._training_iterable(self.train_idx)]
-        if model_name == SEMI_SUPERVISED:
+        if self.model_name == SEMI_SUPERVISED:
             labeled = self._labeled(self.train_idx)
-            if not len(labeled):
+            if len(labeled):
+                self._training.append(self._training_iterable(labeled))
+            elif trained is None:
                 raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
-            self._training.append(self._training_iterable(labeled))
+        if trained is not None:
+            self._look_at_values()
 
     @property
     def n_vars(self) -> int:
@@ -287,41 +319,22 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         if not len(self.train_idx):
             raise ValueError("no cell is left to train on: all are for validation")
 
-    def _read_columns(self, categorical: tuple[str, ...], continuous: tuple[str, ...]) -> None:
-        batch_by = self._options.get("batch_by")
-        named = [key for key in (*self._keys.values(), *categorical, *continuous, batch_by) if key]
+    def _read_columns(self) -> None:
         with told_before():
             source = self._opened()
-        columns = source.obs_columns(tuple(dict.fromkeys(named)))
-        n_rows, rows = source.n_obs, self._cells
+        self._columns = ColumnsOfModule.read(source, self._cells, self._setup, stacklevel=3)
+        self._add_columns = ScviColumns(self._columns)
+        batch_by = self._options.get("batch_by")
         if batch_by is not None and self._merges_tails:
-            message = of_single_cells(columns[batch_by], self.train_idx, batch_by)
+            column = source.obs_columns((batch_by,))[batch_by]
+            message = of_single_cells(column, self.train_idx, batch_by)
             if message:
                 warn(message, stacklevel=3)
 
-        def coded(name: str | None, argument: str, unlabeled: str | None = None) -> CodedColumn:
-            if name is None:
-                return one_category(n_rows)
-            return coded_column(
-                columns[name], rows, argument=argument, name=name, unlabeled=unlabeled
-            )
-
-        self._batch = coded(self._keys["batch"], "batch_key")
-        self._labels = coded(self._keys["labels"], "labels_key", self.unlabeled_category)
-        self._categorical = {
-            name: coded(name, "categorical_covariate_keys") for name in categorical
-        }
-        self._continuous = {name: covariate(columns[name], rows, name=name) for name in continuous}
-        self._add_columns = ScviColumns(
-            batch=self._batch,
-            labels=self._labels,
-            categorical=list(self._categorical.values()),
-            continuous=list(self._continuous.values()),
-        )
-
     def _labeled(self, rows: Rows) -> Rows:
         """Those of these cells that have a label."""
-        labels = self._labels.categories[self._labels.codes[rows]].astype(object)
+        column = self._columns.coded["labels"]
+        labels = column.categories[column.codes[rows]].astype(object)
         labeled: Rows = rows[labels != self.unlabeled_category]
         return labeled
 
@@ -349,10 +362,3 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
 def _one_or_pairs(loaders: list[DataLoader]) -> DataLoader | CombinedLoader:
     # The longest decides on the end of an epoch; others begin again.
     return loaders[0] if len(loaders) == 1 else CombinedLoader(loaders, "max_size_cycle")
-
-
-def _names(value: Iterable[str] | None, argument: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    arguments.listed(value, argument, example=("donor", "assay"))
-    return arguments.column_names(value, argument, example=("donor", "assay"))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_train.lightning.scvi_columns import CodedColumn, Rows
-from scx_train.lightning.scvi_plans import SEMI_SUPERVISED
+from scx_train._warn import warn
+from scx_train.lightning.scvi_columns import ColumnsOfModule, Rows
 from scx_train.lightning.scvi_registry import scvi_registry
+from scx_train.lightning.scvi_setup import ScviSetup
 
 N_CELLS_LOOKED_AT = 1024
 
@@ -20,17 +22,23 @@ N_CELLS_LOOKED_AT = 1024
 class ScviModule:
     """The part of `ScxDataModule` that scvi-tools reads."""
 
-    model_name: str
-    unlabeled_category: str | None
     var_names: npt.NDArray[np.object_]
+    trainer: Any
     _where: str
     _cells: Rows
-    _keys: Mapping[str, str | None]
     _options: Mapping[str, Any]
-    _batch: CodedColumn
-    _labels: CodedColumn
-    _categorical: Mapping[str, CodedColumn]
-    _continuous: Mapping[str, npt.NDArray[np.float32]]
+    _setup: ScviSetup
+    _columns: ColumnsOfModule
+
+    @property
+    def model_name(self) -> str:
+        """The scvi-tools model that the batches and `registry` are for."""
+        return self._setup.model_name
+
+    @property
+    def unlabeled_category(self) -> str | None:
+        """The label of cells without one."""
+        return self._setup.unlabeled_category
 
     @property
     def n_obs(self) -> int:
@@ -45,48 +53,50 @@ class ScviModule:
     @property
     def n_batch(self) -> int:
         """How many batches `batch_key` tells apart; 1 without it."""
-        return len(self._batch.categories)
+        return len(self._columns.coded["batch"].categories)
 
     @property
     def n_labels(self) -> int:
         """How many labels `labels_key` has, that of unlabeled cells included; 1 without it."""
-        return len(self._labels.categories)
+        return len(self._columns.coded["labels"].categories)
 
     @property
     def n_continuous_cov(self) -> int:
         """How many continuous covariates there are."""
-        return len(self._continuous)
+        return len(self._columns.continuous)
 
     @property
     def n_cats_per_cov(self) -> list[int] | None:
         """How many categories each categorical covariate has; None without any."""
-        return [len(column.categories) for column in self._categorical.values()] or None
+        return [len(column.categories) for column in self._columns.categorical.values()] or None
 
     @property
     def batch_labels(self) -> npt.NDArray[Any]:
         """What the codes of `batch` stand for."""
-        return self._batch.categories
+        return self._columns.coded["batch"].categories
 
     @property
     def labels(self) -> npt.NDArray[Any]:
         """What the codes of `labels` stand for."""
-        return self._labels.categories
+        return self._columns.coded["labels"].categories
 
     @property
     def labels_(self) -> npt.NDArray[Any]:
         """The label of each cell that is used, in file order."""
-        labels: npt.NDArray[Any] = self._labels.categories[self._labels.codes[self._cells]]
+        column = self._columns.coded["labels"]
+        labels: npt.NDArray[Any] = column.categories[column.codes[self._cells]]
         return labels
 
     @property
     def label_keys(self) -> npt.NDArray[Any]:
         """The same as `labels`, by the name that scvi-tools saves them under."""
-        return self._labels.categories
+        return self._columns.coded["labels"].categories
 
     @property
     def n_samples(self) -> int:
-        """How many samples are modelled apart: 0, as the models that do so are not served."""
-        return 0
+        """How many samples `sample_key` tells apart; 0 without it."""
+        sample = self._columns.coded.get("sample")
+        return 0 if sample is None else len(sample.categories)
 
     @property
     def for_saving(self) -> SimpleNamespace:
@@ -96,16 +106,40 @@ class ScviModule:
         the model from again when it loads it: `n_vars` is `n_output_genes`, as a model knows
         nothing of the genes that `hvg_indices` leaves out, and to SCANVI the category of the cells
         without a label is no label.
+
+        Warns
+        -----
+        UserWarning
+            `load` of scvi-tools would give another model, `scx_train.lightning.load_model` not.
         """
+        lost = {
+            "size_factor_key": self._columns.size_factor is not None,
+            "more than one of categorical_covariate_keys": len(self._columns.categorical) > 1,
+        }
+        if any(lost.values()):
+            warn(
+                f"load of scvi-tools 1.4 forgets {' and '.join(k for k in lost if lost[k])} and so "
+                "gives other values without a word: load the model by "
+                "scx_train.lightning.load_model",
+                stacklevel=2,
+            )
+        return self._saved
+
+    @property
+    def _saved(self) -> SimpleNamespace:
         names = ("n_batch", "n_samples", "batch_labels", "label_keys", "registry")
-        has_unlabeled = self.model_name == SEMI_SUPERVISED and bool(
-            np.any(self.labels_ == self.unlabeled_category)
-        )
         return SimpleNamespace(
             n_vars=self.n_output_genes,
-            n_labels=self.n_labels - has_unlabeled,
+            n_labels=self._n_model_labels,
             **{name: getattr(self, name) for name in names},
         )
+
+    @property
+    def _n_model_labels(self) -> int:
+        """How many labels are labels to the model."""
+        if not self._setup.is_semi_supervised:
+            return self.n_labels
+        return int(np.count_nonzero(self.labels.astype(object) != self.unlabeled_category))
 
     @property
     def registry(self) -> dict[str, Any]:
@@ -121,25 +155,31 @@ class ScviModule:
         UserWarning
             The batches hold no counts: they are normalised, or the matrix has other values.
         """
-        for option, needed in (("layout", "dense"), ("dtype", "float32")):
-            given = self._options.get(option, needed)
-            if given != needed:
-                raise ValueError(
-                    f"{option}={given!r}, but models of scvi-tools need {needed} batches: leave it "
-                    "out"
-                )
-        self._warn_unless_counts()
+        self._look_at_values()
         return scvi_registry(
-            model_name=self.model_name,
+            self._setup,
+            self._columns,
             var_names=self.var_names,
-            n_obs=self.n_obs,
-            keys=self._keys,
-            batch=self._batch,
-            labels=self._labels,
-            unlabeled_category=self.unlabeled_category,
-            categorical=self._categorical,
-            continuous=list(self._continuous),
+            rows=self._cells,
+            n_labels=self._n_model_labels,
+            matrix={
+                name: self._options[name]
+                for name in ("source", "modality", "gene_key")
+                if self._options.get(name) is not None
+            },
         )
+
+    def setup(self, stage: str) -> None:
+        """Let a model of scvi-tools save itself while it is trained (`enable_checkpointing`)."""
+        model = getattr(self.trainer, "_model", None)
+        if model is not None:
+            model.save = partial(type(model).save, model, datamodule=self._saved)
+
+    def teardown(self, stage: str) -> None:
+        """Take back what `setup` did."""
+        model = getattr(self.trainer, "_model", None)
+        if model is not None:
+            vars(model).pop("save", None)
 
     @property
     def adata_manager(self) -> NoReturn:
@@ -153,8 +193,16 @@ class ScviModule:
         """Batches of these cells."""
         raise NotImplementedError
 
-    def _warn_unless_counts(self) -> None:
+    def _look_at_values(self) -> None:
+        """Refuse and warn as `registry` does, for the caller of the caller."""
         options = self._options
+        for option, needed in (("layout", "dense"), ("dtype", "float32")):
+            given = options.get(option, needed)
+            if given != needed:
+                raise ValueError(
+                    f"{option}={given!r}, but models of scvi-tools need {needed} batches: leave it "
+                    "out"
+                )
         if options["normalize"] or options["log1p"] or options.get("pflog"):
             warnings.warn(
                 "the batches of this ScxDataModule are normalised, but models of scvi-tools need "
