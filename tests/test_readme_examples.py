@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from _dev.examples import program_of
 from checkout import ROOT
 
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
-PROGRAMS = ("scx", "scx-tokenize")
+PROGRAMS = ("scx", "scx-tokenize", "cellucid-prepare")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -71,6 +73,23 @@ def test_examples_run_as_written(
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for example in examples_in(readme.read_text(encoding="utf-8")):
         run_example(example, os.fspath(readme), namespace)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("scvi") is None, reason="needs scvi-tools")
+def test_examples_with_torch_run(tmp_path: Path) -> None:
+    """Those of scx-train that need its extras too, which are marked as `py`; they train briefly."""
+    text = (ROOT / "packages/scx-train/README.md").read_text(encoding="utf-8")
+    options = 'max_epochs=1, accelerator="cpu", enable_progress_bar=False'
+    program = re.sub(r"max_epochs=[0-9]+", options, program_of(text))
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=250
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_examples_are_checked_on_the_lines_where_they_stand() -> None:
+    markdown = "a\n```python\nx = 1\n```\n```text\nno code\n```\n```py\nprint(x)\n```\n"
+    assert program_of(markdown) == "\n\nx = 1\n\n\n\n\n\nprint(x)\n"
 
 
 def test_packages_with_features_have_examples() -> None:

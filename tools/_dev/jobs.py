@@ -72,7 +72,10 @@ def test(environment: Environment, arguments: list[str]) -> int:
 
 @_job(groups=("test", "demo"))
 def check(environment: Environment, arguments: list[str]) -> int:
-    """Run the parts of `test` that only read the sources: format, style, types."""
+    """Run the parts of `test` that only read the sources: format, style, types.
+
+    The Python in READMEs and guides is checked as users' own: by mypy (strict) and pyright (basic).
+    """
     return run_parts(environment, style_parts())
 
 

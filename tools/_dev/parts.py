@@ -33,6 +33,7 @@ def style_parts() -> list[Part]:
         Part("ruff check", ruff, STYLE_SECONDS_MAX),
         Part("ruff format", ("-m", "ruff", "format", "--check", "."), STYLE_SECONDS_MAX),
         Part("mypy", ("-m", "mypy", *typed), STYLE_SECONDS_MAX),
+        Part("examples", ("tools/_dev/examples.py",), STYLE_SECONDS_MAX),
     ]
 
 

@@ -22,7 +22,7 @@ from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._shown_rows import ShownRows
 from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
-from scx_core.metadata import Column, column_names, read_column
+from scx_core.metadata import column_names, read_column
 from scx_core.native.container import FileInfo, FileReader
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Experiment(Conversions, Closing):
         buffer, section = self.shared.obs_bytes()
         return self._sections.decoded(section, lambda: column_names(buffer, where="obs"))
 
-    def obs_column(self, name: str) -> Column:
+    def obs_column(self, name: str) -> Any:
         """One column of obs, read without pandas and without the other columns.
 
         Returns
@@ -253,7 +253,7 @@ class Experiment(Conversions, Closing):
     # ---- matrices ----
 
     @property
-    def X(self) -> MatrixView | None:
+    def X(self) -> MatrixView | Any:  # not "| None": users know whether their file has one
         """The matrix, None when the file has none; of a modality in a multimodal file."""
         return self._single("X").X
 
@@ -263,7 +263,7 @@ class Experiment(Conversions, Closing):
         return self._single("layers").layers
 
     @property
-    def raw(self) -> RawView | None:
+    def raw(self) -> RawView | Any:
         """The matrix as it was before genes were taken out, or None."""
         return self._single("raw").raw
 

@@ -94,7 +94,7 @@ class Modality:
         return self._positions(SectionType.MODALITY_COLUMNS, n_shared)
 
     @cached_property
-    def obs(self) -> pd.DataFrame | None:
+    def obs(self) -> pd.DataFrame | Any:
         """The modality's own obs; None where it has only the file's."""
         return self.load_obs()
 
@@ -121,7 +121,7 @@ class Modality:
         return names
 
     @cached_property
-    def X(self) -> MatrixView | None:
+    def X(self) -> MatrixView | Any:  # as that of the experiment
         """The matrix; None when the file has none."""
         found = self._sections.of(SectionType.CSR_SHARD, self.modality_id)
         described = self._described.get("X")
@@ -173,7 +173,7 @@ class Modality:
         return self.load_uns()
 
     @cached_property
-    def raw(self) -> RawView | None:
+    def raw(self) -> RawView | Any:
         """The matrix as it was before genes were taken out; None when the file has none."""
         found = self._sections.of(SectionType.RAW_VAR, self.modality_id)
         if not found:

@@ -289,7 +289,7 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         """All cells that are used, in file order; several processes share them."""
         return self._loader(self._in_file_order(self._cells))
 
-    def inference_dataloader(self, batch_size: int | None = None) -> DataLoader:
+    def inference_dataloader(self, batch_size: int | None = None) -> Any:  # scvi-tools' hint is Iterator
         """All cells that are used, in file order, in this process: one result for each.
 
         `batch_size` is that of the data module unless it is given.

@@ -99,7 +99,7 @@ class ScviModule:
         return 0 if sample is None else len(sample.categories)
 
     @property
-    def for_saving(self) -> SimpleNamespace:
+    def for_saving(self) -> Any:  # scvi-tools asks for a LightningDataModule
         """What `model.save(..., datamodule=dm.for_saving)` writes down, with the model's `n_vars`.
 
         It is this data module in all that scvi-tools asks for, but for two numbers that it builds

@@ -29,8 +29,8 @@ class PairBatch(TypedDict):
     X: npt.NDArray[np.float32]
     X_paired: npt.NDArray[np.float32]
     pairs: list[tuple[int, int]]
-    obs: dict[str, ObsValues]
-    obs_paired: dict[str, ObsValues]
+    obs: dict[str, Any]
+    obs_paired: dict[str, Any]
 
 
 @dataclass(frozen=True)

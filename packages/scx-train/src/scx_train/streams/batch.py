@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core.native.pipeline import CsrBatch
-from scx_train.inputs.obs import ObsValues
 
 
 class Batch(TypedDict):
@@ -16,18 +15,19 @@ class Batch(TypedDict):
 
     `X` is float32 of shape (cells, genes): a numpy array, or with `layout="csr"` a
     `scipy.sparse.csr_matrix`. Its memory is used again for a later batch once nothing
-    refers to it any more, so keeping a batch is safe, and keeping none is fast. `obsm` is there
-    when entries of it were asked for; `file_ids` (which file each cell is of) and `measured` (which
-    genes each file has, bool of shape (files, genes), read-only) where the data set has several
-    files.
+    refers to it any more, so keeping a batch is safe, and keeping none is fast. `obs` has for each
+    column an array, or for categories `{"codes": int32 array, "categories": list of str}`. To type
+    checkers a batch has all keys, but `obsm` is there when entries of it were asked for, and
+    `file_ids` (which file each cell is of) and `measured` (which genes each file has, bool of shape
+    (files, genes), read-only) where the data set has several files.
     """
 
     X: Any
-    obs: dict[str, ObsValues]
+    obs: dict[str, Any]
     cell_indices: npt.NDArray[np.int64]
-    obsm: NotRequired[dict[str, npt.NDArray[Any]]]
-    file_ids: NotRequired[npt.NDArray[np.int32]]
-    measured: NotRequired[npt.NDArray[np.bool_]]
+    obsm: dict[str, npt.NDArray[Any]]
+    file_ids: npt.NDArray[np.int32]
+    measured: npt.NDArray[np.bool_]
 
 
 class MultimodalBatch(TypedDict):
@@ -40,11 +40,11 @@ class MultimodalBatch(TypedDict):
 
     X: dict[str, Any]
     measured: dict[str, npt.NDArray[np.bool_]]
-    obs: dict[str, ObsValues]
+    obs: dict[str, Any]
     cell_indices: npt.NDArray[np.int64]
-    obsm: NotRequired[dict[str, npt.NDArray[Any]]]
-    file_ids: NotRequired[npt.NDArray[np.int32]]
-    measured_genes: NotRequired[dict[str, npt.NDArray[np.bool_]]]
+    obsm: dict[str, npt.NDArray[Any]]
+    file_ids: npt.NDArray[np.int32]
+    measured_genes: dict[str, npt.NDArray[np.bool_]]
 
 
 def matrix_of(values: npt.NDArray[np.float32] | CsrBatch) -> Any:

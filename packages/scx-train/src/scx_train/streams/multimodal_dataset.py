@@ -26,12 +26,11 @@ from scx_train.streams.places import genes_of_files
 from scx_train.streams.progress import digest
 from scx_train.streams.transform import Transform
 
-Matrices = tuple[Any, ...]
 Dtype = Literal["float32", "float16", "bfloat16"]
 Matching = Literal["intersection", "union"]
 
 
-class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalBatch | Matrices]):
+class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalBatch | Any]):
     """Batches of the cells of several modalities of .scx files, in one order for all of them.
 
     It is to its modalities what `TrainingDataset` is to one matrix: the same order, the same cut
@@ -336,7 +335,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         }
         return PipelineShelf(lambda: JointPipeline(openers))
 
-    def _batch(self, values: Any, rows: Rows) -> MultimodalBatch | Matrices:
+    def _batch(self, values: Any, rows: Rows) -> MultimodalBatch | Any:
         matrices = {name: matrix_of(part) for name, part in values.items()}
         batch: dict[str, Any] = {"X": matrices} if self._return_dict else {}
         batch["measured"] = {name: mask[rows] for name, mask in self._measured.items()}
