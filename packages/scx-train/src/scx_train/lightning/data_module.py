@@ -289,10 +289,11 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         """All cells that are used, in file order; several processes share them."""
         return self._loader(self._in_file_order(self._cells))
 
-    def inference_dataloader(self, batch_size: int | None = None) -> Any:  # scvi-tools' hint is Iterator
+    def inference_dataloader(self, batch_size: int | None = None) -> Any:
         """All cells that are used, in file order, in this process: one result for each.
 
-        `batch_size` is that of the data module unless it is given.
+        `batch_size` is that of the data module unless it is given. It is a DataLoader, which
+        scvi-tools takes where its hints ask for an iterator.
         """
         return self._loader(self._in_file_order(self._cells, batch_size, rank=0, world_size=1))
 
