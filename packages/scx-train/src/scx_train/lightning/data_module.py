@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -201,7 +202,11 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         )
         if trained is not None:
             self._take_genes_of(trained)
-        with TrainingDataset(self._path, batch_size, rows=rows, **self._options) as dataset:
+        with warnings.catch_warnings():
+            if trained is not None:  # `_look_at_genes` tells of genes that are not there
+                warnings.filterwarnings("ignore", "no file has", UserWarning)
+            dataset = TrainingDataset(self._path, batch_size, rows=rows, **self._options)
+        with dataset:
             self._n_vars = dataset.n_vars
             self._where = dataset._path
             self._content = dataset._content

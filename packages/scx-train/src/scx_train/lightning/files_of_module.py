@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -92,16 +93,12 @@ class FilesOfModule(FilePlaces):
         genes, options = trained.genes.tolist(), {**trained.matrix, **self._options}
         self._options = options
         paths = (self._path,) if isinstance(self._path, str) else self._path
-        everything = {**FILE_DEFAULTS, **self._file_options(), "genes": "union"}
-        with told_before():
-            files = file_options(paths, **{**everything, "min_known_genes": 0})
-            assert files is not None
-            key, parts = files.genes.gene_key, files.open().parts
-        names = [part.var_names() if key is None else part.var_column(key) for part in parts]
-        if all(of_file.tolist() == genes for of_file in names):
-            if isinstance(self._path, str):
-                options.pop("gene_key", None)
-            return
+        with suppress(ValueError), told_before():  # they differ, or will be found fault with later
+            files = file_options(paths, **{**FILE_DEFAULTS, **self._file_options()})
+            if files is not None and files.open().genes.names.tolist() == genes:
+                if isinstance(self._path, str):
+                    options.pop("gene_key", None)
+                return
         twice = [name for name, n in Counter(map(without_version, genes)).items() if n > 1]
         if twice:
             raise ValueError(

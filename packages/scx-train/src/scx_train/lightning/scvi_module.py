@@ -165,7 +165,7 @@ class ScviModule:
             matrix={
                 name: self._options[name]
                 for name in ("source", "modality", "gene_key")
-                if self._options.get(name) is not None
+                if isinstance(self._options.get(name), str)
             },
         )
 

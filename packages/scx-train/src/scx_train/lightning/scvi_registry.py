@@ -20,7 +20,7 @@ def scvi_registry(
     var_names: npt.NDArray[np.object_],
     rows: Rows,
     n_labels: int,
-    matrix: Mapping[str, Any],
+    matrix: Mapping[str, str],
 ) -> dict[str, Any]:
     """A registry as that of scvi-tools 1.4 for data modules (`setup_datamodule`).
 
