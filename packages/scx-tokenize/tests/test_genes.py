@@ -24,8 +24,8 @@ def test_versions_do_not_count_and_ids_that_collapse_share_a_place() -> None:
     assert joined.columns[0] is not None
     assert joined.columns[0].tolist() == [3, 0, 3, -1]
     match = joined.matches[0]
-    assert (match.n_genes, match.n_known, match.n_merged) == (4, 2, 1)
-    assert match.share_known == pytest.approx(2 / 3)
+    assert (match.n_genes, match.n_known, match.n_merged) == (4, 3, 1)
+    assert match.share_known == pytest.approx(3 / 4)
 
 
 def test_ids_come_from_a_column_and_a_gap_matches_nothing() -> None:
@@ -35,7 +35,25 @@ def test_ids_come_from_a_column_and_a_gap_matches_nothing() -> None:
     assert match_genes([genes], IDS).columns[0].tolist() == [1, -1, 0]  # type: ignore[union-attr]
     union = match_genes([genes])
     assert union.names.tolist() == [IDS[1], IDS[0]]
-    assert union.matches[0].share_known == 1
+    assert union.matches[0].share_known == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, "", " ", "nan", "NaN", "<NA>"])
+def test_genes_without_an_id_are_counted_one_by_one(missing: object) -> None:
+    var = table([f"name {number}" for number in range(200)], gene_id=[*IDS[:4], *[missing] * 196])
+    genes = file_genes("a.h5ad", var, "gene_id")
+    vocabulary = [f"ENSG{number:011d}" for number in range(1, 1001)]
+    for others in (vocabulary, None):
+        with pytest.raises(ValueError, match=r"a\.h5ad: 4 of its 200 genes .* 2% of what"):
+            match_genes([genes], others)
+        (match,) = match_genes([genes], others, min_known_genes=0).matches
+        assert (match.n_genes, match.n_known, match.share_known) == (200, 4, 0.02)
+    assert match_genes([genes], min_known_genes=0).names.tolist() == IDS[:4]
+    # the same genes in two files: each knows no more of the other's than these four
+    twice = match_genes([genes, genes], min_known_genes=0)
+    assert [match.share_known for match in twice.matches] == [0.02, 0.02]
+    with pytest.raises(ValueError, match=r"'gene_id' of a\.h5ad has no id for 200 of its 200"):
+        file_genes("a.h5ad", table(list("ab") * 100, gene_id=[missing] * 200), "gene_id")
 
 
 def test_synonyms_replace_ids_before_they_are_matched() -> None:

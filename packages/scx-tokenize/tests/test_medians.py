@@ -251,6 +251,25 @@ def test_files_with_other_ids_are_refused_with_their_share(tmp_path: Path) -> No
     assert len(medians([one, two], min_known_genes=0.4).matches) == 2
 
 
+@pytest.mark.parametrize("suffix", [".scx", ".h5ad"])
+@pytest.mark.parametrize("gene_key", [None, "id"])
+def test_genes_without_an_id_have_no_median(
+    tmp_path: Path, suffix: str, gene_key: str | None
+) -> None:
+    counts = counts_of(20, 7, seed=3)
+    ids = ["A", "", "B", "nan", "C", "<NA>", "D"]
+    adata = annotated(counts, ids if gene_key is None else [f"g{place}" for place in range(7)])
+    adata.var["id"] = ids
+    path = written(adata, tmp_path / f"a{suffix}")
+    found = medians(path, gene_key=gene_key)
+    assert sorted([*found.unseen, *found.gene_ids]) == ["A", "B", "C", "D"]
+    assert (found.matches[0].n_known, found.matches[0].share_known) == (4, pytest.approx(4 / 7))
+    # they count for the library size
+    known = expected([counts], [ids])
+    for gene, median in zip(found.gene_ids, found.medians, strict=True):
+        assert median == pytest.approx(known[gene][0])
+
+
 def test_a_refused_or_failed_run_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

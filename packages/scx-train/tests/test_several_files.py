@@ -359,6 +359,26 @@ def test_a_file_that_knows_too_few_genes_is_refused(save: Save, known: int, pass
         assert dataset.n_output_genes == 20 - known
 
 
+@pytest.mark.parametrize("missing", [None, "", "nan"])
+def test_genes_without_an_id_are_known_to_nobody(save: Save, missing: str | None) -> None:
+    adatas = [cells(8, [f"{seed}-{place}" for place in range(40)], seed) for seed in range(2)]
+    ids = [*["known", "too"], *[missing] * 38]
+    for adata in adatas:
+        adata.var["id"] = ids
+    paths = save(*adatas)
+    for genes in ("union", "intersection", ["known", "too", *GENES, *map(str, range(40))]):
+        with pytest.raises(ValueError, match=r"0\.scx: 2 of its 40 genes (.|\n)*1\.scx: 2 of its"):
+            TrainingDataset(paths, genes=genes, gene_key="id")  # type: ignore[arg-type]
+    options: dict[str, Any] = {"gene_key": "id", "min_known_genes": 0, "normalize": False}
+    with TrainingDataset(paths, genes="union", log1p=False, **options) as dataset:
+        assert dataset.var_names.tolist() == ["known", "too"]
+        assert [match.share_known for match in dataset.gene_matches] == [0.05, 0.05]
+        whole = np.concatenate([adata.X.toarray()[:, :2] for adata in adatas])
+        np.testing.assert_array_equal(all_cells(dataset)["X"], whole)
+    with pytest.raises(ValueError, match=r"'id' of .*0\.scx has no id for 38 of its 40 genes"):
+        TrainingDataset(paths, gene_key="id")
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     lists=st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=9), min_size=1, max_size=5),
@@ -393,6 +413,7 @@ def test_maps_lead_each_gene_to_its_name(lists: list[list[str]], genes: Any) -> 
         assert match.n_merged == sum(name in wanted for name in names) - match.n_measured
         others = set().union(*(lists[i] for i in range(len(lists)) if i != row))
         if isinstance(genes, str) and len(lists) > 1:
-            assert match.n_known == len(set(names) & others)
-            possible = min(len(set(names)), len(others))
-            assert match.share_known == pytest.approx(match.n_known / possible if possible else 0)
+            assert match.n_known == sum(name in others for name in names)
+            shares = [match.n_known / max(1, len(names))]
+            shares.append(len(set(names) & others) / max(1, len(others)))
+            assert match.share_known == pytest.approx(max(shares))

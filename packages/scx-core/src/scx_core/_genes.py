@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,8 @@ VERSIONED_ENSEMBL_ID = re.compile(r"(ENS[A-Z]{0,6}[GTP][0-9]{11})\.[0-9]+")
 EXAMPLES = 3
 # What stands for the id of a gene that has none. It is no gene's: files cannot hold it.
 NO_ID = "\0"
+# What Python's libraries write for a missing entry that is stored as text.
+MISSING_TEXTS = frozenset({"", "nan", "NaN", "None", "<NA>"})
 GENERAL_ADVICE = "gene_key names a column of var to match by instead of the index"
 
 
@@ -37,14 +40,16 @@ class GeneMatch:
     n_genes
         Genes of the file.
     n_known
-        How many of them the others know: those of the list, or of any other file.
+        How many of them the others know: those of the list, or of any other file. Of a single
+        file, how many have an id.
     n_measured
         How many columns of a batch the file has values for.
     n_merged
         Genes that share their column with another gene of the same file; their values are added.
     share_known
-        `n_known` as a share of what could be known: of the file's genes or, where these are fewer,
-        of the list or the other files' genes. 0 to 1.
+        `n_known` as a share of the file's genes, or the genes of the list (or of the other files)
+        that the file has as a share of these, whichever is more. 0 to 1. A gene without an id is a
+        gene that nobody knows.
     """
 
     path: str
@@ -118,6 +123,16 @@ def without_version(name: str) -> str:
     return name if match is None else match[1]
 
 
+def matched_id(name: object) -> str:
+    """What a gene is matched by: its id `without_version`, or `NO_ID` where it has none.
+
+    It has none where the entry is missing or blank, and where it is one of `MISSING_TEXTS`.
+    """
+    if not isinstance(name, str) or name.strip() in MISSING_TEXTS:
+        return NO_ID
+    return without_version(name)
+
+
 def gene_ids(
     var: pd.DataFrame, key: str | None, *, where: str, gaps: Literal["refuse", "no id"] = "refuse"
 ) -> Names:
@@ -132,7 +147,8 @@ def gene_ids(
     where
         The file, for messages.
     gaps
-        What becomes of genes without an entry: a ValueError, or `NO_ID`, which matches no gene.
+        What becomes of genes without an id (see `matched_id`): a ValueError, or `NO_ID`, which
+        matches no gene.
 
     Returns
     -------
@@ -143,7 +159,7 @@ def gene_ids(
     KeyError
         var has no such column; the message lists those there are.
     ValueError
-        It does not hold text, or does not for every gene.
+        It does not hold text, or no gene has an id.
     """
     if key is None:
         values: Names = var.index.to_numpy(dtype=object)
@@ -152,14 +168,19 @@ def gene_ids(
     else:
         columns = ", ".join(map(str, var.columns)) or "none"
         raise KeyError(f"{where} has no var column {key!r}; it has {columns}")
+    what = "the index of var" if key is None else f"var column {key!r}"
     missing = var.index.isna() if key is None else var[key].isna().to_numpy()
-    if gaps == "no id" and missing.any() and not missing.all():
-        values = values.copy()
-        values[missing] = NO_ID
-    wrong = [value for value in values if not isinstance(value, str)]
-    if wrong:
-        what = "the index of var" if key is None else f"var column {key!r}"
-        raise ValueError(f"{what} of {where} holds {wrong[0]!r}, not only text")
+    for value in values[~np.asarray(missing)]:
+        if not isinstance(value, str):
+            raise ValueError(f"{what} of {where} holds {value!r}, not only text")
+    without = np.array([matched_id(value) == NO_ID for value in values], dtype=np.bool_)
+    if without.any() and (gaps == "refuse" or without.all()):
+        raise ValueError(
+            f"{what} of {where} has no id for {without.sum()} of its {len(values)} genes: the "
+            f"entry of the first one is {values[without][0]!r}"
+        )
+    values = values.copy()
+    values[without] = NO_ID
     return values
 
 
@@ -182,7 +203,8 @@ def join_genes(
     genes
         None: all files must have the same genes in the same order. "intersection": those that all
         files have, in the order of the first. "union": all, those of the first file first. A list
-        of names: these, in this order. Names are compared `without_version`, but for None.
+        of names: these, in this order. Names are compared as `matched_id` has them, but for None:
+        a gene without an id is left out.
     min_known_genes
         The least `share_known` of each file.
     advice
@@ -199,30 +221,32 @@ def join_genes(
     # Many files share few lists of genes: each list is worked on once.
     lists, which = _distinct(var_names)
     files_of = np.bincount(which, minlength=len(lists))
-    stripper = cache(without_version)  # equal names stay one string
-    stripped = [[stripper(name) for name in names] for names in lists]
-    wanted = _wanted(genes, stripped)
+    matched = cache(matched_id)  # equal names stay one string
+    ids = [[matched(name) for name in names] for names in lists]
+    wanted = _wanted(genes, ids)
     column_of = {name: column for column, name in enumerate(wanted)}
     columns = [
-        np.array([column_of.get(name, -1) for name in names], dtype=np.int32) for names in stripped
+        np.array([column_of.get(name, -1) for name in names], dtype=np.int32) for names in ids
     ]
     if isinstance(genes, str):
-        possible, known = _known_by_others(stripped, files_of)
+        known = _known_by_others(ids, files_of)
     else:
-        possible = [min(len(set(names) - {NO_ID}), len(wanted)) for names in stripped]
-        known = [len({name for name in names if name in column_of}) for names in stripped]
+        known = [
+            _known([name for name in names if name in column_of], names, len(wanted))
+            for names in ids
+        ]
     measured = np.zeros((len(paths), len(wanted)), dtype=bool)
     matches = []
     for file, (path, number) in enumerate(zip(paths, which, strict=True)):
         kept = columns[number][columns[number] >= 0]
         measured[file, kept] = True
         n_measured = int(measured[file].sum())
-        share = known[number] / possible[number] if possible[number] else 0.0
+        n_known, share = known[number]
         matches.append(
             GeneMatch(
                 path=path,
-                n_genes=len(stripped[number]),
-                n_known=known[number],
+                n_genes=len(ids[number]),
+                n_known=n_known,
                 n_measured=n_measured,
                 n_merged=len(kept) - n_measured,
                 share_known=share,
@@ -322,21 +346,26 @@ def _wanted(
 
 def _known_by_others(
     lists: list[list[str]], files_of: npt.NDArray[np.int64]
-) -> tuple[list[int], list[int]]:
-    """For each list how many genes other files could know, and how many they do."""
-    owners: dict[str, int] = {}
-    for names in lists:
-        for name in set(names) - {NO_ID}:
-            owners[name] = owners.get(name, 0) + 1
-    possible, known = [], []
-    for names, n_files in zip(lists, files_of, strict=True):
-        distinct = set(names) - {NO_ID}
-        alone = sum(owners[name] == 1 for name in distinct)
-        if n_files > 1 or len(lists) == 1:
-            alone = 0
-        possible.append(min(len(distinct), len(owners) - alone))
-        known.append(len(distinct) - alone)
-    return possible, known
+) -> list[tuple[int, float]]:
+    """For each list how many of its genes other files have, and the `share_known`."""
+    owners = Counter(name for names in lists for name in set(names) - {NO_ID})
+    without_id = [names.count(NO_ID) for names in lists]
+    result = []
+    for number, names in enumerate(lists):
+        # The others have all of its genes where one has the same list; so has a single file.
+        shared = files_of[number] > 1 or len(lists) == 1
+        known = [name for name in names if owners[name] > (not shared)]
+        alone = 0 if shared else sum(owners[name] == 1 for name in set(names))
+        # Genes without an id are genes of the others, too.
+        more = max(n for other, n in enumerate(without_id) if shared or other != number)
+        result.append(_known(known, names, len(owners) - alone + more))
+    return result
+
+
+def _known(known: list[str], names: list[str], n_others: int) -> tuple[int, float]:
+    """How many genes are known, and the `share_known`."""
+    shares = [len(known) / max(1, len(names)), len(set(known)) / max(1, n_others)]
+    return len(known), max(shares)
 
 
 def _check_known(
@@ -346,19 +375,26 @@ def _check_known(
     least: float,
     advice: Sequence[str],
 ) -> None:
+    """ValueError that names every file of which too few genes are known."""
+    known = "are in any other file" if isinstance(genes, str) else "are in the list of genes"
+    if isinstance(genes, str) and len(matches) == 1:
+        known = "have an id"
+    faults = []
     for match, names, remedy in zip(matches, var_names, advice, strict=True):
         if match.share_known >= least:
             continue
         if not match.n_genes:
-            raise ValueError(f"{match.path} has no genes")
+            faults.append(f"{match.path} has no genes")
+            continue
         examples = ", ".join(map(str, names[:EXAMPLES]))
-        whose = "any other file" if isinstance(genes, str) else "the list of genes"
-        raise ValueError(
-            f"{match.path}: {match.n_known} of its {match.n_genes} genes are in {whose}, "
+        faults.append(
+            f"{match.path}: {match.n_known} of its {match.n_genes} genes {known}, "
             f"{match.share_known:.0%} of what could be: less than "
             f"min_known_genes={least:g}. Its genes look like {examples}; are they ids of the same "
             f"kind and species? {remedy}"
         )
+    if faults:
+        raise ValueError("\n".join(faults))
 
 
 def _column_map(columns: npt.NDArray[np.int32], n_columns: int) -> npt.NDArray[np.int32] | None:

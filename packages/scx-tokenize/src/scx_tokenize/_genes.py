@@ -102,8 +102,8 @@ def match_genes(
     vocabulary
         Ids in the order of their places, each once; None for the union, first file first.
     min_known_genes
-        The least share of a file's genes that the vocabulary, or any other file, has to know: of
-        the file's genes or, where these are fewer, of those that could be known. 0 to 1.
+        The least `share_known` that the vocabulary, or any other file, has to give a file: see
+        `GeneMatch`. 0 to 1.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from collections import OrderedDict, defaultdict
@@ -178,3 +179,12 @@ def test_a_total_that_nothing_is_scaled_to_is_refused(tmp_path: Path) -> None:
     ):
         scx_tokenize.run("bin", path, tmp_path / "out", target_sum=5.0, transform="log1p_raw")
     scx_tokenize.run("bin", path, tmp_path / "out", target_sum=5.0, transform="normalize_log1p")
+
+
+def test_genes_without_an_id_get_no_token(tmp_path: Path) -> None:
+    adata = cells(20)
+    adata.var["id"] = [*[f"gene {place}" for place in range(40)], *[None, "nan", "", "<NA>"] * 5]
+    path = written(adata, tmp_path / "a.h5ad")
+    scx_tokenize.run("bin", path, tmp_path / "out", gene_key="id")
+    dictionary = json.loads((tmp_path / "out" / "token_dictionary.json").read_text())
+    assert dictionary == {f"gene {place}": place for place in range(40)}

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scx_core._genes import NO_ID, matched_id
+
 from .. import _arguments as numbers
 from ._description import Job
 from ._fractions import warn_of_fractions
@@ -83,7 +85,8 @@ def plan_job(
     if not any(one.n_cells for one in inspected):
         raise ValueError(_no_cells(inspected, obs_filter))
     if vocabulary is None:
-        names = list(dict.fromkeys(inspected[0].genes.ids))
+        ids = dict.fromkeys(inspected[0].genes.ids)
+        names = [name for name in ids if matched_id(name) != NO_ID]
         vocabulary = _vocabulary(None, None, names, method.special, method.append_special)
     files = input_files(inspected, vocabulary, reading, chosen=chosen)
     if method.takes_counts is not None:

@@ -106,10 +106,11 @@ def run(
         "highly_variable".
     gene_key
         The column of var that has the genes' ids; None for the index. Versions of Ensembl ids do
-        not count, and genes that come to one id are added.
+        not count, and genes that come to one id are added. A gene without an id is unknown: its
+        entry is missing or blank, or one of the texts "nan", "NaN", "None" and "<NA>".
     min_known_genes
         The least share of a file's genes that must be known, or of the known ones that it must
-        have where those are fewer. 0 to 1.
+        have if that is more. 0 to 1.
     source
         "X", "raw" or "layers/NAME".
     modality

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ class GeneOptions:
         """These matrices as one; raises as `join_genes`, and names the modality if there is one."""
         lists = GeneLists()
         for part in parts:
-            lists.add(part.var_names() if self.gene_key is None else part.var_column(self.gene_key))
+            if self.gene_key is None:
+                lists.add(part.var_names())
+            else:
+                gaps: Literal["refuse", "no id"] = "refuse" if self.genes is None else "no id"
+                lists.add(part.var_column(self.gene_key, gaps=gaps))
         try:
             genes = join_genes(
                 [part.path for part in parts],

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -101,17 +101,17 @@ class Source(OpenFile):
         """Names of the matrix's genes; the file does not keep them, as each takes 60 bytes."""
         return self._genes_holder().load_var_names()
 
-    def var_column(self, name: str) -> npt.NDArray[np.object_]:
-        """Text about the matrix's genes, such as their ids.
+    def var_column(self, name: str, *, gaps: Literal["refuse", "no id"]) -> npt.NDArray[np.object_]:
+        """Text about the matrix's genes, such as their ids; `gaps` as of `gene_ids`.
 
         Raises
         ------
         KeyError
             var has no such column; the message lists those there are.
         ValueError
-            It does not hold text for every gene.
+            It does not hold text.
         """
-        return gene_ids(self._genes_holder().load_var(), name, where=self.where)
+        return gene_ids(self._genes_holder().load_var(), name, where=self.where, gaps=gaps)
 
     def _genes_holder(self) -> Modality | RawView:
         """What knows about the genes of the matrix."""

@@ -159,15 +159,16 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         have, in the order of the first; "union" for all of them, those of the first file first; or
         a list of names, in the order wanted. Versions of Ensembl ids do not count
         (`ENSG00000000003.15` is `ENSG00000000003`); raw values of genes of a file that so get one
-        name are added. Totals for `normalize` and PFlog's mean are over all genes that a file
-        stores all the same. `hvg_indices` are positions among the common genes. None (default): the
-        files must agree.
+        name are added. A gene without an id is left out: its entry is missing or blank, or one of
+        the texts "nan", "NaN", "None" and "<NA>" that Python writes for a missing one. Totals for
+        `normalize` and PFlog's mean are over all genes that a file stores all the same.
+        `hvg_indices` are positions among the common genes. None (default): the files must agree.
     gene_key
         The column of var to match genes by; None (default) for its index, the names.
     min_known_genes
         A file is refused where a smaller share of its genes is known: to any other file, or to the
-        list of `genes`. It is a share of the fewer of both, 0 to 1, default 0.5; `gene_matches`
-        tells it.
+        list of `genes`; or, if that is more, where it has a smaller share of theirs. 0 to 1,
+        default 0.5; `gene_matches` tells it.
 
     Raises
     ------
