@@ -57,6 +57,7 @@ def test_defaults() -> None:
         "genes": None,
         "gene_key": None,
         "min_known_genes": 0.5,
+        "allow_repeated_files": False,
     }
 
 

@@ -72,7 +72,9 @@ def test_without_a_limit_it_adapts(wide: Path) -> None:
             found = dataset.memory_budget()["max_memory_mb"]
             assert abs(found - limit) < 100 and found >= 512
     # 16,384 cells of 60,000 genes are 3.7 GB: more than the most, 4096 MB, takes
-    with TrainingDataset(wide, 16_384, threads=1) as dataset:
+    with pytest.warns(UserWarning, match="4096 cells instead of batch_size=16384, .*=4096: raise"):
+        dataset = TrainingDataset(wide, 16_384, threads=1)
+    with dataset:
         assert dataset.memory_budget()["max_memory_mb"] == 4096
         assert settings(dataset) == (2, 1, 4096)
         assert dataset.effective_batch_size == 4096
@@ -90,9 +92,12 @@ def test_without_a_limit_it_adapts(wide: Path) -> None:
     ],
 )
 def test_what_gives_way_first(wide: Path, limit: int, expected: tuple[int, int, int]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         dataset = TrainingDataset(wide, 256, threads=1, max_memory_mb=limit)
+    told = [f"batches have {expected[2]} cells instead of batch_size=256"]
+    assert [str(one.message).split(",")[0] for one in caught] == told * (expected[2] < 256)
+    assert all(one.filename == __file__ for one in caught)
     with dataset:
         assert settings(dataset) == expected
         assert dataset.effective_batch_size == expected[2]
@@ -118,6 +123,7 @@ def test_settings_below_the_least_stay(wide: Path) -> None:
         assert settings(dataset) == (1, 1, 48)
 
 
+@pytest.mark.filterwarnings("ignore:batches have 64 cells instead")
 def test_the_order_does_not_depend_on_the_limit(wide: Path) -> None:
     orders = []
     for limit in (None, 260, 100):

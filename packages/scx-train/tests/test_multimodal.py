@@ -484,7 +484,9 @@ def test_one_budget_for_all(multimodal: tuple[Any, Path]) -> None:
         assert budget["breakdown"]["batch_buffer_bytes"] == 6 * 1000 * (30 + 8) * 4
         assert budget["breakdown"]["total_bytes"] == budget["estimated_mb"] * 2**20
         assert budget["mmap_mb"] == path.stat().st_size / 2**20
-    with MultimodalTrainingDataset(path, batch_size=20_000, threads=1, max_memory_mb=8) as small:
+    with pytest.warns(UserWarning, match="cells instead of batch_size=20000"):
+        small = MultimodalTrainingDataset(path, batch_size=20_000, threads=1, max_memory_mb=8)
+    with small:
         budget = small.memory_budget()
         assert budget["estimated_mb"] <= 8
         assert budget["prefetch_batches"] == 2

@@ -46,6 +46,11 @@ class GeneMatch:
         How many columns of a batch the file has values for.
     n_merged
         Genes that share their column with another gene of the same file; their values are added.
+    n_columns
+        How many columns a batch has, before `hvg_indices`: `n_columns - n_measured` of them are
+        zero for every cell of the file.
+    share_kept
+        The genes of the file that have a column, as a share of `n_genes`. 0 to 1.
     share_known
         `n_known` as a share of the file's genes, or the genes of the list (or of the other files)
         that the file has as a share of these, whichever is more. 0 to 1. A gene without an id is a
@@ -57,6 +62,8 @@ class GeneMatch:
     n_known: int
     n_measured: int
     n_merged: int
+    n_columns: int
+    share_kept: float
     share_known: float
 
 
@@ -249,6 +256,8 @@ def join_genes(
                 n_known=n_known,
                 n_measured=n_measured,
                 n_merged=len(kept) - n_measured,
+                n_columns=len(wanted),
+                share_kept=len(kept) / max(1, len(ids[number])),
                 share_known=share,
             )
         )
@@ -278,8 +287,9 @@ def _same_genes(paths: Sequence[str], var_names: Sequence[Names]) -> JoinedGenes
             f"the files have different genes: {_difference(paths, var_names, other)}; pass "
             'genes="intersection", genes="union" or a list of names to match them by name'
         )
-    match = [GeneMatch(path, len(first), len(first), len(first), 0, 1.0) for path in paths]
-    measured = np.ones((len(paths), len(first)), dtype=bool)
+    n = len(first)
+    match = [GeneMatch(path, n, n, n, 0, n, 1.0, 1.0) for path in paths]
+    measured = np.ones((len(paths), n), dtype=bool)
     return JoinedGenes(first, (None,) * len(paths), measured, tuple(match))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
 from typing import Any
 
 import numpy as np
+
+from scx_train._arguments import flag
 
 
 def one_path(value: Any, argument: str = "path") -> str:
@@ -67,6 +69,28 @@ def one_path_or_list(value: Any, argument: str = "path") -> str | tuple[str, ...
     if isinstance(value, str | os.PathLike):
         return one_path(value, argument)
     return path_list(value, argument)
+
+
+def refuse_repeated(paths: Sequence[str], *, allowed: Any) -> None:
+    """ValueError where a list has a file twice, also by way of links, unless that is `allowed`."""
+    if flag(allowed, "allow_repeated_files"):
+        return
+    seen: dict[tuple[int, int], str] = {}
+    for path in paths:
+        try:
+            facts = os.stat(path)
+        except OSError:
+            continue  # who opens it says why that fails
+        file = facts.st_dev, facts.st_ino
+        first = seen.get(file)
+        seen[file] = path
+        if first is not None:
+            also = "" if first == path else f", also as {first}"
+            raise ValueError(
+                f"{path} is in the list twice{also}: each of its cells would come twice, and a "
+                "split could put one into several parts; pass allow_repeated_files=True if that is "
+                "meant"
+            )
 
 
 def ordered(value: Any, argument: str) -> Iterable[Any]:

@@ -212,9 +212,10 @@ def test_a_file_that_changes_between_epochs_is_refused(
 def test_which_of_several_files_was_replaced_is_said(files: list[Path], tmp_path: Path) -> None:
     paths = [Path(shutil.copy(files[0], tmp_path / f"{number}.scx")) for number in range(4)]
     given = [*paths, paths[2]]  # one of them twice
-    dataset = TrainingDataset(given, 2)
+    dataset = TrainingDataset(given, 2, allow_repeated_files=True)
     dataset.close()
-    iterable, module = TrainingIterable(given, 2), ScxDataModule(given, 2, train_size=0.5)
+    iterable = TrainingIterable(given, 2, allow_repeated_files=True)
+    module = ScxDataModule(given, 2, train_size=0.5, allow_repeated_files=True)
 
     def refusals(named: str) -> None:
         what = rf"^{re.escape(named)} was replaced by .* this "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from scx_train.cell_sets.pipeline import PipelineDecoder
 from scx_train.cell_sets.plans import CellSetRules
 from scx_train.cell_sets.readers import Readers, Selection, checked_paths
 from scx_train.inputs.counts import CLIPPED, DRAWN, NORMALISED
+from scx_train.inputs.file_set import source_of_each
 from scx_train.plans.budget import DEFAULT_CACHE_SHARDS, DEFAULT_LOOKAHEAD
 from scx_train.plans.lifecycle import TerminalDataset
 from scx_train.streams.budget import MB
@@ -52,7 +53,8 @@ class SparseCellSetDataset(TerminalDataset):
     Parameters
     ----------
     paths
-        The files, at least one.
+        The files, at least one. A file may come twice, since plans say by its place which cells
+        they mean: as two ids of the same cells.
     cache_shards
         The most decoded shards that are kept; None (default) for 128. The codec of this package's
         files decodes each row on its own, straight into the batch: nothing is kept or charged.
@@ -97,7 +99,8 @@ class SparseCellSetDataset(TerminalDataset):
         Which modality of multimodal files; its cells alone may be in plans. None (default) takes
         the first by the alphabet and warns. Without meaning in other files.
     source
-        Which matrix: "X" (default), "layers/NAME" or "raw".
+        Which matrix: "X" (default), "layers/NAME" or "raw". Also a list with one for each file, or
+        a dict by file, such as `{"b.scx": "raw"}`, in which "X" may be left out.
 
     Raises
     ------
@@ -150,7 +153,7 @@ class SparseCellSetDataset(TerminalDataset):
         downsample_seed: int | None = None,
         threads: int | None = None,
         modality: str | None = None,
-        source: str = "X",
+        source: str | Sequence[str] | Mapping[str, str] = "X",
     ) -> None:
         super().__init__()
         given = checked_paths(paths)
@@ -160,10 +163,8 @@ class SparseCellSetDataset(TerminalDataset):
         self._reader_limit = _at_least_1(reader_limit, "reader_limit")
         self._max_plan_rows = _at_least_1(max_plan_rows, "max_plan_rows")
         limit = arguments.max_memory_mb(max_memory_mb)
-        selection = Selection(
-            source=arguments.text(source, "source"),
-            modality=None if modality is None else arguments.text(modality, "modality"),
-        )
+        modality = None if modality is None else arguments.text(modality, "modality")
+        selections = [Selection(each, modality) for each in source_of_each(source, given)]
         if arguments.flag(scatter_block_index, "scatter_block_index"):
             warn(
                 "scatter_block_index=True has no effect: no shard of the files is cut into groups "
@@ -177,7 +178,7 @@ class SparseCellSetDataset(TerminalDataset):
             unless_counts = DRAWN
         readers = Readers(
             given,
-            selection,
+            selections,
             limit=self._reader_limit,
             unless_counts=unless_counts,
             stacklevel=3,
@@ -209,7 +210,7 @@ class SparseCellSetDataset(TerminalDataset):
         self._limit_mb = self._demand.limit_mb(limit)
         self._rules: CellSetRules | None = CellSetRules(
             manifest,
-            selection,
+            selections,
             max_plan_rows=self._max_plan_rows,
             is_remapped=tables is not None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -46,8 +46,8 @@ class CellSetRules:
     ----------
     manifest
         The files.
-    selection
-        Which matrix of theirs is read.
+    selections
+        Which matrix of each is read.
     max_plan_rows
         How many rows a plan may have; None for any number.
     is_remapped
@@ -64,7 +64,7 @@ class CellSetRules:
     def __init__(
         self,
         manifest: Manifest,
-        selection: Selection,
+        selections: Sequence[Selection],
         *,
         max_plan_rows: int | None,
         is_remapped: bool,
@@ -72,7 +72,7 @@ class CellSetRules:
         self._manifest = manifest
         self.mean_values = manifest.mean_values
         self.n_cols_max = int(manifest.n_cols.max())
-        self._selection = selection
+        self._selections = selections
         self._max_plan_rows = max_plan_rows
         # Of each file, equal for equal genes; None where all files have the same.
         self._genes: list[bytes] | None = None
@@ -208,7 +208,9 @@ class CellSetRules:
         assert self._genes is not None
         table = self._genes[file_id]
         if table not in self._by_name:
-            self._by_name[table] = self._selection.genes_by_name(self._manifest.paths[file_id])
+            self._by_name[table] = self._selections[file_id].genes_by_name(
+                self._manifest.paths[file_id]
+            )
         return self._by_name[table]
 
 

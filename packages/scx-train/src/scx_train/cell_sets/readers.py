@@ -21,6 +21,7 @@ from scx_core.native.matrix import Matrix
 from scx_train._given import path_list
 from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts
+from scx_train.inputs.faults import Faults
 from scx_train.inputs.source import open_source
 
 
@@ -199,8 +200,8 @@ class Readers:
     ----------
     paths
         The files. Each is opened once to look at it.
-    selection
-        Which matrix.
+    selections
+        Which matrix of each.
     limit
         How many stay open; None for all.
     unless_counts
@@ -212,13 +213,13 @@ class Readers:
     def __init__(
         self,
         paths: Sequence[str],
-        selection: Selection,
+        selections: Sequence[Selection],
         *,
         limit: int | None,
         unless_counts: str | None = None,
         stacklevel: int,
     ) -> None:
-        self._selection = selection
+        self._selections = selections
         self._limit = len(paths) if limit is None else limit
         # Reentrant: a garbage collection under the lock may end an iterator that holds a lease.
         self._lock = threading.RLock()
@@ -233,8 +234,13 @@ class Readers:
         cells: dict[int, npt.NDArray[np.int64]] = {}
         deleted: dict[int, npt.NDArray[np.int64]] = {}
         same: dict[bytes, bytes] = {}
-        for file_id, path in enumerate(paths):
-            reader = selection.open(path, stacklevel=stacklevel + 1 if stacklevel else 0)
+        faults = Faults()
+        for file_id, (path, selection) in enumerate(zip(paths, selections, strict=True)):
+            reader = None
+            with faults.kept():
+                reader = selection.open(path, stacklevel=stacklevel + 1 if stacklevel else 0)
+            if reader is None:
+                continue
             columns["rows"].append(reader.n_rows)
             columns["cols"].append(reader.n_cols)
             columns["nnz"].append(0 if reader.matrix is None else reader.matrix.nnz)
@@ -251,6 +257,7 @@ class Readers:
                 unless_counts = None  # once is enough
             if len(self._open) < self._limit:
                 self._add(file_id, reader)
+        faults.raise_kept()
         self.manifest = Manifest(
             paths=tuple(paths),
             n_rows=np.array(columns["rows"], dtype=np.int64),
@@ -326,7 +333,7 @@ class Readers:
 
     def _reopened(self, file_id: int) -> Reader:
         manifest = self.manifest
-        reader = self._selection.open(manifest.paths[file_id])
+        reader = self._selections[file_id].open(manifest.paths[file_id])
         known = (int(manifest.n_rows[file_id]), int(manifest.n_cols[file_id]))
         if (reader.n_rows, reader.n_cols) != known or reader.genes != manifest.genes[file_id]:
             raise CorruptFileError(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from scx_train._arguments import is_list, number, text
-from scx_train._given import ordered
+from scx_train._given import one_path, ordered, refuse_repeated
+from scx_train._warn import warn
+from scx_train.inputs.faults import Faults
 from scx_train.inputs.joined_files import JoinedFiles
 from scx_train.inputs.source import Source, open_source
 
@@ -27,15 +31,17 @@ class GeneOptions:
     gene_key: str | None
     min_known_genes: float
 
-    def join(self, parts: tuple[Source, ...]) -> FileSet:
-        """These matrices as one; raises as `join_genes`, and names the modality if there is one."""
-        lists = GeneLists()
+    def join(self, parts: tuple[Source, ...], *, stacklevel: int = 0) -> FileSet:
+        """These matrices as one; raises as `join_genes`, and names the modality if there is one.
+
+        Warns with a UserWarning, `stacklevel` frames up, of genes that no file has and where few
+        are common to all; 0 is for no warning.
+        """
+        lists, faults = GeneLists(), Faults()
         for part in parts:
-            if self.gene_key is None:
-                lists.add(part.var_names())
-            else:
-                gaps: Literal["refuse", "no id"] = "refuse" if self.genes is None else "no id"
-                lists.add(part.var_column(self.gene_key, gaps=gaps))
+            with faults.kept():
+                lists.add(self._ids(part))
+        faults.raise_kept()
         try:
             genes = join_genes(
                 [part.path for part in parts],
@@ -47,32 +53,61 @@ class GeneOptions:
             if parts[0].modality is None:
                 raise
             raise ValueError(f"modality {parts[0].modality.name!r}: {error}") from None
+        message = self._doubt(genes)
+        if message and stacklevel:
+            if parts[0].modality is not None:
+                message = f"modality {parts[0].modality.name!r}: {message}"
+            warn(message, stacklevel=stacklevel)
         return FileSet(parts, genes)
+
+    def _ids(self, part: Source) -> npt.NDArray[np.object_]:
+        if self.gene_key is None:
+            return part.var_names()
+        return part.var_column(self.gene_key, gaps="refuse" if self.genes is None else "no id")
+
+    def _doubt(self, joined: JoinedGenes) -> str | None:
+        """What the user may not expect of the columns."""
+        if self.genes == "intersection":
+            most = max(joined.matches, key=lambda match: match.n_genes)
+            if most.share_kept >= self.min_known_genes:
+                return None
+            fewest = min(joined.matches, key=lambda match: match.n_genes)
+            return (
+                f'genes="intersection" leaves {most.n_columns} of the {most.n_genes} genes of '
+                f"{most.path}, as no others are in all {len(joined.matches)} files "
+                f"({fewest.path} has {fewest.n_genes}); gene_matches tells the share of each file, "
+                'and genes="union" keeps all genes'
+            )
+        unknown = joined.names[~joined.measured.any(axis=0)]
+        if not len(unknown):
+            return None
+        return (
+            f"no file has {len(unknown)} of the {len(joined.names)} genes of genes=[...], "
+            f"such as {unknown[0]!r}, the first: their columns are zero for every cell"
+        )
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """Which files, and what of them; attributes are arguments of `TrainingDataset`."""
+    """Which files, and what of them: the matrix of each, and arguments of `TrainingDataset`."""
 
     paths: tuple[str, ...]
-    source: str
+    sources: tuple[str, ...]
     modality: str | None
     genes: GeneOptions
 
     def open(self, *, stacklevel: int = 0) -> FileSet:
-        """Open the files; raises and warns as `open_source` and `join_genes`."""
-        modality, parts = self.modality, []
-        for path in self.paths:
-            part = open_source(
-                path,
-                source=self.source,
-                modality=modality,
-                stacklevel=stacklevel + 1 if stacklevel else 0,
-            )
-            parts.append(part)
-            # Where it was chosen for the user, he has been told so once.
-            modality = None if part.modality is None else part.modality.name
-        return self.genes.join(tuple(parts))
+        """Open the files; raises and warns as `open_source` and `GeneOptions.join`."""
+        modality, parts, faults = self.modality, [], Faults()
+        further = stacklevel + 1 if stacklevel else 0
+        for path, source in zip(self.paths, self.sources, strict=True):
+            with faults.kept():
+                part = open_source(path, source=source, modality=modality, stacklevel=further)
+                parts.append(part)
+                # Where it was chosen for the user, he has been told so once.
+                modality = None if part.modality is None else part.modality.name
+        faults.raise_kept()
+        return self.genes.join(tuple(parts), stacklevel=further)
 
 
 @dataclass(frozen=True)
@@ -95,7 +130,7 @@ class FileSet(JoinedFiles[Source]):
     @property
     def label(self) -> str:
         """What messages call the matrix."""
-        return self.parts[0].label
+        return " and ".join(dict.fromkeys(part.label for part in self.parts))
 
     @property
     def modality(self) -> Any:
@@ -152,6 +187,7 @@ def file_options(
     genes: Any,
     gene_key: Any,
     min_known_genes: Any,
+    allow_repeated_files: Any,
 ) -> FileOptions | None:
     """Check the arguments; None for a single path, to which those on genes are nothing.
 
@@ -164,12 +200,56 @@ def file_options(
         _share(min_known_genes, "min_known_genes")
         refuse_matching(genes=genes, gene_key=gene_key)
         return None
+    refuse_repeated(paths, allowed=allow_repeated_files)
     return FileOptions(
         paths=paths,
-        source=text(source, "source"),
+        sources=source_of_each(source, paths),
         modality=None if modality is None else text(modality, "modality"),
         genes=gene_options(genes=genes, gene_key=gene_key, min_known_genes=min_known_genes),
     )
+
+
+def source_of_each(value: Any, paths: Sequence[str]) -> tuple[str, ...]:
+    """The matrix of each file: one for all, a list with one for each, or a dict by path.
+
+    What a dict leaves out is "X".
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is none of these, or a list of another length.
+    KeyError
+        A dict has an entry for another file.
+    """
+    if isinstance(value, str):
+        return (text(value, "source"),) * len(paths)
+    if isinstance(value, Mapping):
+        known = [os.path.normpath(path) for path in paths]
+        given = {os.path.normpath(one_path(path, "a file in source")): path for path in value}
+        for path, key in given.items():
+            if path not in known:
+                raise KeyError(
+                    f"source has an entry for {os.fspath(key)!r}, which is none of the files"
+                )
+        return tuple(
+            text(value[given[path]] if path in given else "X", "a source") for path in known
+        )
+    if not is_list(value):
+        raise TypeError(
+            f"source={value!r} must be a str, a list with one for each file, or a dict by file"
+        )
+    sources = tuple(text(each, "a source") for each in ordered(value, "source"))
+    if len(sources) != len(paths):
+        raise ValueError(
+            f"source is a list of {len(sources)}, but there are {len(paths)} files: pass one for "
+            "each, or a dict by file"
+        )
+    return sources
+
+
+def matrix_of_each(sources: Sequence[str]) -> str:
+    """The matrix of files, one for all or that of each; equal for equal choices."""
+    return sources[0] if len(set(sources)) == 1 else ", ".join(sources)
 
 
 def gene_options(*, genes: Any, gene_key: Any, min_known_genes: Any) -> GeneOptions:

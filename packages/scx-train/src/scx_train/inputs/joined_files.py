@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_train.inputs.cells import Cells
+from scx_train.inputs.faults import Faults
 from scx_train.inputs.obs import EXACT_IN_FLOAT64, ObsValues, farthest_from_0
 
 PartT = TypeVar("PartT", bound=Cells)
@@ -92,7 +93,11 @@ class JoinedFiles(Generic[PartT]):
         ValueError
             A column is of different kinds in two files, or holds what batches cannot.
         """
-        columns = [part.obs_columns(names) for part in self.parts]
+        columns, faults = [], Faults()
+        for part in self.parts:
+            with faults.kept():
+                columns.append(part.obs_columns(names))
+        faults.raise_kept()
         paths = [part.path for part in self.parts]
         return {name: joined(name, [each[name] for each in columns], paths) for name in names}
 
@@ -106,7 +111,11 @@ class JoinedFiles(Generic[PartT]):
         ValueError
             Two have different widths, or one is no array of numbers.
         """
-        arrays = [part.embeddings(names) for part in self.parts]
+        arrays, faults = [], Faults()
+        for part in self.parts:
+            with faults.kept():
+                arrays.append(part.embeddings(names))
+        faults.raise_kept()
         for name in names:
             first = arrays[0][name]
             for part, each in zip(self.parts, arrays, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core.experiment._modality import Modality
+from scx_train.inputs.faults import each_of
 from scx_train.inputs.obs import (
     EXACT_IN_FLOAT64,
     ObsValues,
@@ -73,7 +74,7 @@ class Modalities(OpenFile):
         ValueError
             Several modalities have it, or it holds what batches cannot.
         """
-        return {name: self._obs_column(name) for name in names}
+        return each_of(names, self._obs_column)
 
     def embeddings(self, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
         """The entries of obsm, named as the columns of obs; NaN for cells without one.
@@ -85,7 +86,7 @@ class Modalities(OpenFile):
         ValueError
             Several modalities have it, or it is no array of numbers.
         """
-        return {name: self._embedding(name) for name in names}
+        return each_of(names, self._embedding)
 
     def _obs_column(self, name: str) -> ObsValues:
         first = next(iter(self.sources.values()))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_train._arguments import text
 from scx_train._by_modality import ByModality
+from scx_train._given import refuse_repeated
+from scx_train.inputs.faults import Faults
 from scx_train.inputs.file_set import (
     FileSet,
     GeneOptions,
     gene_options,
     refuse_matching,
+    source_of_each,
 )
 from scx_train.inputs.joined_files import JoinedFiles
 from scx_train.inputs.modalities import Modalities, open_modalities
@@ -57,16 +59,17 @@ class ModalitySet(JoinedFiles[Modalities]):
 class ModalityOptions:
     """Which files, and what of them; attributes are arguments of `MultimodalTrainingDataset`.
 
-    `paths` is a str for a single file, and `source` and `genes` tell what holds for a modality.
+    `paths` is a str for a single file; `sources` tells the matrix of a modality in each file, and
+    `genes` how its genes are matched.
     """
 
     paths: str | tuple[str, ...]
     names: tuple[str, ...] | None
-    source: Callable[[str], str]
+    sources: Callable[[str], tuple[str, ...]]
     genes: Callable[[str], GeneOptions]
 
-    def open(self) -> Modalities | ModalitySet:
-        """Open the file or files.
+    def open(self, *, stacklevel: int = 0) -> Modalities | ModalitySet:
+        """Open the file or files; warns as `GeneOptions.join`.
 
         Raises
         ------
@@ -80,18 +83,26 @@ class ModalityOptions:
             As `open_source` does.
         """
         if isinstance(self.paths, str):
-            return open_modalities(self.paths, self.names, self.source)
+            return open_modalities(self.paths, self.names, lambda name: self.sources(name)[0])
         parts: list[Modalities] = []
-        for path in self.paths:
-            part = open_modalities(path, self.names, self.source)
-            if parts and self.names is None:
-                part = _as_in_first(part, parts[0])
-            parts.append(part)
-        sources = {
-            name: self.genes(name).join(tuple(part.sources[name] for part in parts))
-            for name in parts[0].sources
-        }
+        faults = Faults()
+        for place, path in enumerate(self.paths):
+            with faults.kept():
+                part = open_modalities(path, self.names, partial(self._source, place))
+                if parts and self.names is None:
+                    part = _as_in_first(part, parts[0])
+                parts.append(part)
+        faults.raise_kept()
+        sources = {}
+        for name in parts[0].sources:  # no comprehension: warnings count frames
+            matrices = tuple(part.sources[name] for part in parts)
+            sources[name] = self.genes(name).join(
+                matrices, stacklevel=stacklevel + 1 if stacklevel else 0
+            )
         return ModalitySet(tuple(parts), sources)
+
+    def _source(self, place: int, name: str) -> str:
+        return self.sources(name)[place]
 
 
 def _as_in_first(part: Modalities, first: Modalities) -> Modalities:
@@ -111,8 +122,9 @@ def modality_options(
     paths: str | tuple[str, ...],
     names: tuple[str, ...] | None,
     *,
-    source: ByModality[str],
+    source: ByModality[Any],
     of_genes: Mapping[str, ByModality[Any]],
+    allow_repeated_files: Any,
 ) -> ModalityOptions:
     """Check the arguments; `of_genes` are those of `gene_options`, by their names.
 
@@ -129,9 +141,15 @@ def modality_options(
     named = dict.fromkeys(name for of in of_genes.values() for name in of.names)
     genes = {name: options(name) for name in named}
     others = options(None)
-    for name in (None, *source.names):
-        text(source(name), "source")
+    given = (paths,) if isinstance(paths, str) else paths
+    refuse_repeated(given, allowed=allow_repeated_files)
+    sources = {name: source_of_each(source(name), given) for name in (None, *source.names)}
     if isinstance(paths, str):
         for each in (others, *genes.values()):
             refuse_matching(genes=each.genes, gene_key=each.gene_key)
-    return ModalityOptions(paths, names, source, lambda name: genes.get(name, others))
+    return ModalityOptions(
+        paths,
+        names,
+        lambda name: sources.get(name, sources[None]),
+        lambda name: genes.get(name, others),
+    )

@@ -22,6 +22,7 @@ from scx_core.native.container import FileReader, Section
 from scx_core.native.matrix import Matrix
 from scx_train._given import one_path
 from scx_train._warn import warn
+from scx_train.inputs.faults import each_of
 from scx_train.inputs.obs import (
     ObsValues,
     file_column,
@@ -137,7 +138,18 @@ class Source(OpenFile):
         ValueError
             A column holds what batches cannot.
         """
-        return {name: self._obs_column(name) for name in names}
+        names = list(names)
+        there = self.experiment.obs_keys()
+        if self.modality is not None and not set(names) <= set(there):
+            own = self.modality.obs
+            there = [*there, *(() if own is None else map(str, own.columns))]
+        missing = [name for name in names if name not in there]
+        if len(missing) > 1:
+            raise KeyError(
+                f"{self.path}: obs has no columns {', '.join(map(repr, missing))}; it has "
+                f"{', '.join(there) or 'none'}"
+            )
+        return each_of(names, self._obs_column)
 
     def embeddings(self, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
         """The entries of obsm, each with a row for each row of the file.
@@ -151,7 +163,7 @@ class Source(OpenFile):
         ValueError
             One is no array of numbers.
         """
-        return {name: self._embedding(name) for name in names}
+        return each_of(names, self._embedding)
 
     def _obs_column(self, name: str) -> ObsValues:
         with naming(self.path):

@@ -22,7 +22,7 @@ from scx_train.torch import TrainingIterable
 
 FILE_DEFAULTS = {
     "source": "X", "modality": None, "genes": None, "gene_key": None,
-    "min_known_genes": MIN_KNOWN_GENES,
+    "min_known_genes": MIN_KNOWN_GENES, "allow_repeated_files": False,
 }  # fmt: skip
 # With less of a model's genes scvi-tools warns as well.
 SHARE_OF_GENES = 0.8

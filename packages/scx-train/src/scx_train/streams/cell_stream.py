@@ -99,6 +99,14 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
                 f"{self._budget.demand.total_bytes / 2**20:.0f} MB are needed",
                 stacklevel=stacklevel + 1,
             )
+        elif self._batch_size < options.batch_size:
+            warn(
+                f"batches have {self._batch_size} cells instead of batch_size="
+                f"{options.batch_size}, whose batches do not fit into max_memory_mb="
+                f"{self._budget.limit_mb}: raise it, or pass this batch_size to say that it is "
+                "meant",
+                stacklevel=stacklevel + 1,
+            )
         # Reentrant: a garbage collection under it may end an epoch.
         self._lock = threading.RLock()
         self._next = Progress(0)

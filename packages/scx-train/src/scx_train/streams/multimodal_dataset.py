@@ -15,6 +15,7 @@ from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
 from scx_train._by_modality import ByModality, matchings, panels
 from scx_train._given import one_path_or_list
+from scx_train.inputs.file_set import matrix_of_each
 from scx_train.inputs.modalities import Modalities
 from scx_train.inputs.modality_set import ModalitySet, modality_options
 from scx_train.streams.batch import MultimodalBatch, matrix_of
@@ -80,7 +81,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         Cells that the modality lacks have code -1, or NaN in a column of floats.
     normalize, log1p, target_sum, pflog, pflog_alpha, source, layout, dtype
         As in `TrainingDataset`, for all modalities, or a dict by modality: those without an entry
-        have the default.
+        have the default. A `source` by file, too, stands in a dict by modality if it is a dict.
     threads
         Decode threads of each modality; None (default) for one per CPU.
     shard_group_size, prefetch_batches, seed, shuffle, rows, drop_last, min_batch, tail, rank
@@ -97,6 +98,8 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
     gene_key, min_known_genes
         As in `TrainingDataset`, for all modalities, or a dict by modality. `gene_matches` tells the
         shares of known genes.
+    allow_repeated_files
+        As in `TrainingDataset`.
 
     Raises
     ------
@@ -145,7 +148,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         world_size: int | None = None,
         shard: int = 0,
         num_shards: int = 1,
-        source: str | Mapping[str, str] = "X",
+        source: str | Sequence[str] | Mapping[str, str | Sequence[str] | Mapping[str, str]] = "X",
         obsm: Iterable[str] = (),
         pflog: bool | Mapping[str, bool] = False,
         pflog_alpha: float | Mapping[str, float | None] | None = None,
@@ -159,6 +162,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         genes: Matching | Mapping[str, Matching | Sequence[str] | None] | None = None,
         gene_key: str | Mapping[str, str | None] | None = None,
         min_known_genes: float | Mapping[str, float] = MIN_KNOWN_GENES,
+        allow_repeated_files: bool = False,
     ) -> None:
         options = stream_options(
             batch_size=batch_size,
@@ -189,7 +193,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
             names = arguments.column_names(modalities, "modalities", example=("rna", "adt"))
             if not names:
                 raise ValueError("modalities is empty: pass None for all")
-        of_source: ByModality[str] = ByModality(source, "source", default="X")
+        of_source = ByModality[Any](source, "source", default="X")
         of_panel = panels(hvg_indices)
         of_transform = {
             name: ByModality[Any](value, name, default=default)
@@ -211,9 +215,13 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
             ),
         }
         self._files = modality_options(
-            one_path_or_list(path), names, source=of_source, of_genes=of_genes
+            one_path_or_list(path),
+            names,
+            source=of_source,
+            of_genes=of_genes,
+            allow_repeated_files=allow_repeated_files,
         )
-        opened = self._files.open()
+        opened = self._files.open(stacklevel=3)
         self._names = tuple(opened.sources)
         for of in (of_source, of_panel, *of_transform.values(), *of_genes.values()):
             of.check(self._names)
@@ -315,7 +323,9 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         widths = self.n_output_genes
         parts = []
         for name in self._names:
-            of = "" if self._panels[name] is None else f" of {self._n_vars[name]}"
+            n_genes = max(self._n_vars[name], self._genes[name].n_genes_max)
+            has_all = self._panels[name] is None and widths[name] >= n_genes
+            of = "" if has_all else f" of {n_genes}"
             matrix = "" if self._sources[name] == "X" else f"[{self._sources[name]}]"
             parts.append(f"{name}{matrix} {widths[name]}{of} genes")
         return f"{self._path!r}: {self.n_obs} cells × ({', '.join(parts)})"
@@ -347,7 +357,8 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
     @property
     def _matrix_settings(self) -> dict[str, Any]:
         indices = self.gene_indices
-        settings = {"matrices": ", ".join(f"{name}/{self._sources[name]}" for name in self._names)}
+        matrices = {name: matrix_of_each(self._files.sources(name)) for name in self._names}
+        settings = {"matrices": ", ".join(f"{name}/{matrices[name]}" for name in self._names)}
         for name in self._names:
             own = {
                 "genes": self._genes[name].digest,

@@ -57,11 +57,12 @@ class OneMatrix:
         """The overdispersion that `pflog` uses, given or estimated; None without `pflog`."""
         return self._transform.pflog_alpha
 
-    def _shown(self, path: str, n_obs: int) -> str:
-        """For `repr`: the file, the matrix and its shape."""
+    def _shown(self, path: str, n_obs: int, n_genes: int = 0) -> str:
+        """For `repr`: the file, the matrix and its shape; `n_genes` are those of a file, or 0."""
+        n_genes = max(n_genes, self._n_vars)
         genes = f"{self.n_output_genes} genes"
-        if self._panel is not None:
-            genes = f"{self.n_output_genes} of {self._n_vars} genes"
+        if self.n_output_genes < n_genes or self._panel is not None:
+            genes = f"{self.n_output_genes} of {n_genes} genes"
         parts = [self._modality, None if self._source_label == "X" else self._source_label]
         where = "".join(f"[{part}]" for part in parts if part is not None)
         return f"{path!r}{where}: {n_obs} cells × {genes}"

@@ -101,6 +101,11 @@ class FileGenes:
     measured: npt.NDArray[np.bool_]
     digest: str | None
 
+    @property
+    def n_genes_max(self) -> int:
+        """Genes of that of several files which has most; 0 for a single path."""
+        return max((match.n_genes for match in self.matches), default=0)
+
 
 def genes_of_files(opened: Source | FileSet, panel: npt.NDArray[np.uint32] | None) -> FileGenes:
     """What is kept of the genes of files, of which batches have those of the panel."""

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scx_core.experiment import Experiment
 from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
-from scx_train._given import one_path_or_list
+from scx_train._given import one_path_or_list, refuse_repeated
+from scx_train.inputs.faults import Faults
 from scx_train.inputs.joined_files import joined
 from scx_train.inputs.obs import ObsValues, file_column
 from scx_train.streams.sampling import label_numbers
@@ -30,6 +31,7 @@ def split(
     stratify: str | None = None,
     group: str | None = None,
     seed: int = 42,
+    allow_repeated_files: bool = False,
 ) -> list[Rows]:
     """Divide the cells of a file, or of several, at random.
 
@@ -54,6 +56,9 @@ def split(
         are met as closely as that allows.
     seed
         0 to 2**64 - 1, default 42.
+    allow_repeated_files
+        Take a list that has a file twice, as `TrainingDataset` has the argument; default False. A
+        cell may then be in two parts.
 
     Returns
     -------
@@ -78,7 +83,13 @@ def split(
         if given is not None:
             arguments.text(given, argument)
     paths = one_path_or_list(path)
-    files = [Experiment(each) for each in ((paths,) if isinstance(paths, str) else paths)]
+    paths = (paths,) if isinstance(paths, str) else paths
+    refuse_repeated(paths, allowed=allow_repeated_files)
+    files, faults = [], Faults()
+    for each in paths:
+        with faults.kept():
+            files.append(Experiment(each))
+    faults.raise_kept()
     live = _live_rows(files)
     stream = epoch_stream(seed=seed, tag=TAG_SPLIT, epoch=0)
     name = stratify if group is None else group
@@ -134,7 +145,11 @@ def _live_rows(files: list[Experiment]) -> Rows:
 
 
 def _column(files: list[Experiment], name: str) -> ObsValues:
-    columns = [file_column(file, name) for file in files]
+    columns, faults = [], Faults()
+    for file in files:
+        with faults.kept():
+            columns.append(file_column(file, name))
+    faults.raise_kept()
     return columns[0] if len(files) == 1 else joined(name, columns, [file.path for file in files])
 
 

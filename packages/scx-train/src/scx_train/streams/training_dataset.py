@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -13,7 +13,7 @@ from scx_core._genes import MIN_KNOWN_GENES, GeneMatch
 from scx_train import _arguments as arguments
 from scx_train._arguments import Tail
 from scx_train._given import one_path_or_list
-from scx_train.inputs.file_set import FileSet, file_options
+from scx_train.inputs.file_set import FileSet, file_options, matrix_of_each
 from scx_train.inputs.source import Source, open_source
 from scx_train.streams.batch import Batch, matrix_of
 from scx_train.streams.cell_stream import CellStream
@@ -119,7 +119,9 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         Which modality of a multimodal file; its cells alone are streamed. None (default) takes the
         first by the alphabet and warns. Without meaning in other files.
     source
-        Which matrix: "X" (default), "layers/NAME", or "raw", which has genes of its own.
+        Which matrix: "X" (default), "layers/NAME", or "raw", which has genes of its own. Of several
+        files also a list with one for each, or a dict by file, such as `{"b.scx": "raw"}`, in which
+        "X" may be left out.
     obsm
         Names of embeddings that batches carry, default none.
     pflog
@@ -169,12 +171,16 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         A file is refused where a smaller share of its genes is known: to any other file, or to the
         list of `genes`; or, if that is more, where it has a smaller share of theirs. 0 to 1,
         default 0.5; `gene_matches` tells it.
+    allow_repeated_files
+        Take a list that has a file twice, whose cells then come twice; default False: it is
+        refused, also where one of the names is a link.
 
     Raises
     ------
     TypeError, ValueError
         An argument is not valid, the panel or `rows` names what is not there, or the file has no
-        such matrix.
+        such matrix. Where several files are at fault the message names all of them, and the error
+        is of the kind of the first.
     KeyError
         There is no such obs column, embedding, layer or modality; the message lists those there
         are.
@@ -187,8 +193,9 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
     -----
     UserWarning
         `hvg_indices` is not ascending and distinct, the file is multimodal and no modality was
-        named, values that are no counts (negative, or no whole numbers) are normalised, or
-        `max_memory_mb` is too little.
+        named, values that are no counts (negative, or no whole numbers) are normalised, no file has
+        a gene of `genes`, "intersection" leaves a smaller share of the genes of the file with most
+        than `min_known_genes`, or `max_memory_mb` makes batches smaller or is too little even so.
 
     Notes
     -----
@@ -227,7 +234,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         shard: int = 0,
         num_shards: int = 1,
         modality: str | None = None,
-        source: str = "X",
+        source: str | Sequence[str] | Mapping[str, str] = "X",
         obsm: Iterable[str] = (),
         pflog: bool = False,
         pflog_alpha: float | None = None,
@@ -240,6 +247,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         genes: Literal["intersection", "union"] | Sequence[str] | None = None,
         gene_key: str | None = None,
         min_known_genes: float = MIN_KNOWN_GENES,
+        allow_repeated_files: bool = False,
     ) -> None:
         options = stream_options(
             batch_size=batch_size,
@@ -273,7 +281,6 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             dtype=dtype,
         )
         modality = None if modality is None else arguments.text(modality, "modality")
-        source = arguments.text(source, "source")
         paths = one_path_or_list(path)
         self._files = file_options(
             paths,
@@ -282,10 +289,12 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             genes=genes,
             gene_key=gene_key,
             min_known_genes=min_known_genes,
+            allow_repeated_files=allow_repeated_files,
         )
         opened: Source | FileSet
         if isinstance(paths, str):
-            opened = open_source(paths, source=source, modality=modality, stacklevel=3)
+            matrix = arguments.text(source, "source")
+            opened = open_source(paths, source=matrix, modality=modality, stacklevel=3)
         else:
             assert self._files is not None
             opened = self._files.open(stacklevel=3)
@@ -327,7 +336,14 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
 
     @property
     def _contents(self) -> str:
-        return self._shown(self._path, self.n_obs)
+        return self._shown(self._path, self.n_obs, self._genes.n_genes_max)
+
+    @property
+    def _matrix(self) -> str:
+        """Which one is read, of several files of each where they differ."""
+        if self._files is None:
+            return self._source_label
+        return matrix_of_each(self._files.sources)
 
     def _open_cells(self) -> Source | FileSet:
         if self._files is not None:
@@ -354,7 +370,7 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
     def _matrix_settings(self) -> dict[str, Any]:
         where = "" if self._modality is None else f"{self._modality}/"
         return {
-            "matrix": where + self._source_label,
+            "matrix": where + self._matrix,
             "genes": self._genes.digest,
             "hvg_indices": digest(self.gene_indices.tobytes()),
             **self._transform.settings,
