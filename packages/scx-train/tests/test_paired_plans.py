@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import scx_core
-from scx_train import IndexPlanDataset, PairedPlans, paired_plans
+from scx_train import IndexPlanDataset, PairedPlans, paired_plans, split
 
 MakeFile = Callable[..., Path]
 MATCH = ["cell_type", "batch"]
@@ -229,6 +229,47 @@ def test_deleted_cells_never_come(make_file: MakeFile) -> None:
         assert (obs.loc[first, MATCH] == obs.loc[second, MATCH]).all()
     with IndexPlanDataset(path) as dataset:
         assert sum(len(batch["pairs"]) for batch in dataset.iter_with_plans([pairs])) == len(pairs)
+
+
+@pytest.mark.filterwarnings("ignore:.*no control of their own stratum")
+@pytest.mark.parametrize("form", ["rows", "mask"])
+def test_the_parts_of_a_split_share_no_cell(make_file: MakeFile, form: str) -> None:
+    obs = screen()
+    path = file_of(make_file, obs)
+    scx_core.mark_deleted(path, [0, 7, 50])
+    used: list[set[int]] = []
+    for part in split(path, [0.6, 0.4], stratify="target"):
+        rows = part if form == "rows" else np.isin(np.arange(len(obs)), part)
+        plans = paired_plans(path, "target", "none", MATCH, 32, rows=rows)
+        pairs = [pair for plan in plans for pair in plan]
+        own = obs.iloc[part]
+        strata = set(own[own["target"] == "none"].groupby(MATCH, observed=True).groups)
+        expected = [
+            row
+            for row, target, *stratum in own[["target", *MATCH]].itertuples()
+            if target != "none" and tuple(stratum) in strata
+        ]
+        assert sorted(first for first, _ in pairs) == expected
+        used.append({row for pair in pairs for row in pair})
+        assert used[-1] <= set(part.tolist())
+    assert not used[0] & used[1]
+
+
+def test_controls_of_other_rows(make_file: MakeFile) -> None:
+    obs = pd.DataFrame({"target": ["none", "A"] * 10})
+    path = file_of(make_file, obs)
+    chosen: dict[str, Any] = {"rows": range(10, 20), "control_rows": np.arange(20) < 4}
+    pairs = [pair for plan in paired_plans(path, "target", "none", [], **chosen) for pair in plan]
+    assert sorted(first for first, _ in pairs) == [11, 13, 15, 17, 19]
+    assert {second for _, second in pairs} <= {0, 2}
+    only = paired_plans(path, "target", "none", [], control_rows=[2])
+    assert {second for plan in only for _, second in plan} == {2} and only.n_pairs == 10
+    with pytest.raises(ValueError, match=r"none of the 5 perturbed cells has a control"):
+        paired_plans(path, "target", "none", [], rows=range(10, 20), control_rows=[1, 3])
+    with pytest.raises(ValueError, match=r"no cell is perturbed, .* are 'none' or gaps in rows"):
+        paired_plans(path, "target", "none", [], rows=[0, 2])
+    with pytest.raises(ValueError, match="control_rows holds 20, but the cells are numbered"):
+        paired_plans(path, "target", "none", [], control_rows=[20])
 
 
 def test_cells_of_one_modality(tmp_path: Path) -> None:

@@ -116,6 +116,10 @@ def test_any_points(
     plans, centers = from_coords(path, file_id=3, k=k, radius=radius)
     assert centers.tolist() == rows and centers.dtype == np.int64
     check(plans, rows, expected_sets(coordinates, rows, k, radius), file_id=3)
+    part = rows[:: int(rng.integers(1, 4))]
+    plans, centers = from_coords(path, file_id=1, k=k, radius=radius, rows=part[::-1])
+    assert centers.tolist() == part
+    check(plans, part, expected_sets(coordinates, part, k, radius), file_id=1)
     everything = list(range(n))
     plans, centers = from_coords(path, file_id=0, k=k, radius=radius, drop_deleted=False)
     assert centers.tolist() == everything

@@ -114,6 +114,20 @@ def test_any_graph(
         assert tags.tolist() == [0] + [1] * (len(rows) - 1)
     plans, _ = from_graph(path, file_id=2, include_center=False, **options)
     assert contents(plans) == sets
+    mask = rng.random(n) < 0.5
+    left_out = set(np.flatnonzero(~mask).tolist())
+    for drop_deleted in (True, False):
+        excluded = left_out | set(gone.tolist()) if drop_deleted else left_out
+        centers, sets = expected_sets(graph, excluded, k, weight_order)
+        for chosen in (mask, np.array(centers, dtype=np.int64)[::-1]):
+            if not centers:
+                continue
+            plans, found = from_graph(
+                path, file_id=2, rows=chosen, drop_deleted=drop_deleted, **options
+            )
+            assert found.tolist() == centers
+            expected = [[row, *others] for row, others in zip(centers, sets, strict=True)]
+            assert contents(plans) == expected
     centers, sets = expected_sets(graph, set(), k, weight_order)
     plans, found = from_graph(path, file_id=2, drop_deleted=False, **options)
     assert found.tolist() == centers
@@ -196,3 +210,15 @@ def test_what_may_be_given(write: WriteGraph) -> None:
     assert contents(from_graph(scx_core.open(path), file_id=0)[0]) == wanted
     with pytest.raises(TypeError, match="file_id"):
         from_graph(path)  # type: ignore[call-arg]
+
+
+def test_rows_that_are_not_there(write: WriteGraph) -> None:
+    path = write(small())
+    scx_core.mark_deleted(path, [2])
+    with pytest.raises(ValueError, match="rows holds 5, but the cells are numbered 0 to 4"):
+        from_graph(path, file_id=0, rows=[5])
+    with pytest.raises(ValueError, match="rows holds 2, which is marked as deleted"):
+        from_graph(path, file_id=0, rows=[1, 2])
+    assert from_graph(path, file_id=0, rows=[1, 2], drop_deleted=False)[1].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="rows is a mask of 2 entries for 5 cells"):
+        from_graph(path, file_id=0, rows=[True, False])

@@ -35,6 +35,7 @@ def neighborhood_plans_from_graph(
     include_center: bool = True,
     drop_deleted: bool = True,
     chunk_rows: int = 65_536,
+    rows: npt.ArrayLike | None = None,
 ) -> tuple[list[Plan], Rows]:
     """A plan for each cell: itself, and its neighbours in a graph of obsp by ascending column.
 
@@ -66,6 +67,10 @@ def neighborhood_plans_from_graph(
         Leave rows that are marked as deleted out, as centres and as neighbours; default True.
     chunk_rows
         Rows of the graph that are read at a time, default 65,536.
+    rows
+        Take these cells alone, as centres and as neighbours: rows of the file or a boolean mask
+        over them, as `TrainingDataset` takes them, such as a part of `split`. With `k` other cells
+        are no candidates. None (default) for all.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def neighborhood_plans_from_graph(
     drop_deleted = arguments.flag(drop_deleted, "drop_deleted")
     chunk_rows = arguments.whole_number(chunk_rows, "chunk_rows", lowest=1)
     experiment = with_all_rows(path)
-    centers = kept_rows(experiment, drop_deleted=drop_deleted)
+    centers = kept_rows(experiment, drop_deleted=drop_deleted, rows=rows)
     kept = np.zeros(experiment.n_obs_physical, dtype=np.bool_)
     kept[centers] = True
     counts, columns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
@@ -117,6 +122,7 @@ def neighborhood_plans_from_coords(
     radius: float | None = None,
     include_center: bool = True,
     drop_deleted: bool = True,
+    rows: npt.ArrayLike | None = None,
 ) -> tuple[list[Plan], Rows]:
     """A plan for each cell: itself, and the cells nearest to it by an embedding, nearest first.
 
@@ -134,13 +140,15 @@ def neighborhood_plans_from_coords(
         **The place of this file in the list of paths** of the data set that will gather the plans,
         and no property of the file: another number silently gathers the rows of another file.
     k
-        How many neighbours each cell gets, fewer only where the file has no more cells.
+        How many neighbours each cell gets, fewer only where the file (or `rows`) has no more cells.
     radius
         The largest distance of a neighbour, it included. Either `k` or `radius`, never both.
     include_center
         Put the centre first, with role tag 0; default True. Neighbours have role tag 1.
     drop_deleted
         Leave rows that are marked as deleted out, as centres and as neighbours; default True.
+    rows
+        Take these cells alone, as centres and as neighbours: see `neighborhood_plans_from_graph`.
 
     Returns
     -------
@@ -166,7 +174,7 @@ def neighborhood_plans_from_coords(
     include_center = arguments.flag(include_center, "include_center")
     drop_deleted = arguments.flag(drop_deleted, "drop_deleted")
     experiment = with_all_rows(path)
-    centers = kept_rows(experiment, drop_deleted=drop_deleted)
+    centers = kept_rows(experiment, drop_deleted=drop_deleted, rows=rows)
     tree = PointTree(coordinates_of(experiment, obsm_key, centers))
     if k is not None:
         nearest = tree.nearest(k)

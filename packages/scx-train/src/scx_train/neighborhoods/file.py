@@ -15,6 +15,7 @@ from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
 from scx_core.metadata.pairwise_rows import PairwiseRows
 from scx_core.native.matrix import Matrix
+from scx_train._arguments import row_selection
 from scx_train.inputs.source import open_with_all_rows
 
 Rows = npt.NDArray[np.int64]
@@ -42,8 +43,15 @@ def with_all_rows(path: PathOrExperiment) -> Experiment:
     return open_with_all_rows(path)
 
 
-def kept_rows(experiment: Experiment, *, drop_deleted: bool) -> Rows:
-    """The rows that may be centres and neighbours, ascending."""
+def kept_rows(
+    experiment: Experiment, *, drop_deleted: bool, rows: npt.ArrayLike | None = None
+) -> Rows:
+    """The rows that may be centres and neighbours, ascending; raises as `row_selection`."""
+    if rows is not None:
+        deleted = experiment.deleted_rows if drop_deleted else np.empty(0, dtype=np.int64)
+        chosen = row_selection(rows, n_obs=experiment.n_obs_physical, deleted=deleted)
+        assert chosen is not None
+        return chosen
     if drop_deleted:
         return experiment.live_rows
     return np.arange(experiment.n_obs_physical, dtype=np.int64)
@@ -81,7 +89,7 @@ def coordinates_of(experiment: Experiment, key: str, rows: Rows) -> npt.NDArray[
         row = int(rows[wrong[0]])
         raise ValueError(
             f"obsm[{key!r}] of row {row} is {values[row].tolist()}, which is not finite (as "
-            "float32): a cell without a place has no neighbours; leave it out, for example with "
+            "float32): a cell without a place has no neighbours; leave it out with rows=, or with "
             "mark_deleted"
         )
     return coordinates

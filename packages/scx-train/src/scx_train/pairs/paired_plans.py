@@ -42,6 +42,8 @@ def paired_plans(
     shuffle: bool = True,
     drop_last: bool = False,
     modality: str | None = None,
+    rows: npt.ArrayLike | None = None,
+    control_rows: npt.ArrayLike | None = None,
 ) -> PairedPlans:
     """Plans for `IndexPlanDataset`: each perturbed cell with a random control of its own stratum.
 
@@ -73,11 +75,18 @@ def paired_plans(
     modality
         Pair the cells of this modality of a multimodal file alone; None (default) for all cells.
         Rows are those of the file in any case, and cells that are marked as deleted never come.
+    rows
+        Pair these cells alone, perturbed ones and controls: rows of the file or a boolean mask over
+        them, as `TrainingDataset` takes them, such as a part of `split`. None (default) for all.
+    control_rows
+        Take controls from these cells instead of `rows`, which then chooses the perturbed ones
+        alone; None (default) for `rows`.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is not valid, no cell has `control_label`, or no perturbed cell has a control.
+        An argument is not valid, no cell has `control_label`, no cell is perturbed, or none that is
+        has a control.
     KeyError
         There is no such column or modality; the message lists those there are.
 
@@ -88,7 +97,10 @@ def paired_plans(
 
     Examples
     --------
-    >>> plans = paired_plans("screen.scx", "perturbation", "non-targeting")  # doctest: +SKIP
+    >>> train, test = split("screen.scx", [0.8, 0.2])  # doctest: +SKIP
+    >>> plans = paired_plans(
+    ...     "screen.scx", "perturbation", "non-targeting", rows=train
+    ... )  # doctest: +SKIP
     >>> dataset = IndexPlanDataset("screen.scx")  # doctest: +SKIP
     >>> for epoch in range(3):  # doctest: +SKIP
     ...     plans.set_epoch(epoch)
@@ -104,12 +116,16 @@ def paired_plans(
     shuffled = arguments.flag(shuffle, "shuffle")
     drop_last = arguments.flag(drop_last, "drop_last")
     modality = None if modality is None else arguments.text(modality, "modality")
-    columns, is_cell, where = _read(path, (key, *match_names), modality)
+    columns, is_cell, deleted, where = _read(path, (key, *match_names), modality)
+    may_be_perturbed = is_cell & _chosen(rows, "rows", len(is_cell), deleted)
+    may_be_control = may_be_perturbed
+    if control_rows is not None:
+        may_be_control = is_cell & _chosen(control_rows, "control_rows", len(is_cell), deleted)
     labels, names = _numbered(columns[key])
     control = _number_of(control_label, names, key=key, path=where)
     strata = _Strata({name: columns[name] for name in match_names}, len(labels))
-    is_control = (labels == control) & strata.known & is_cell
-    is_perturbed = (labels != control) & (labels != NO_LABEL) & is_cell
+    is_control = (labels == control) & strata.known & may_be_control
+    is_perturbed = (labels != control) & (labels != NO_LABEL) & may_be_perturbed
     plans = PairedPlans(
         strata,
         is_control=is_control,
@@ -122,6 +138,7 @@ def paired_plans(
     if not is_perturbed.any():
         raise ValueError(
             f"{where}: no cell is perturbed, as all labels of {key!r} are {control_label!r} or gaps"
+            + ("" if rows is None else " in rows")
         )
     if plans.n_pairs == 0:
         raise ValueError(
@@ -272,10 +289,21 @@ class _Strata:
         return found, counts.astype(np.int64)
 
 
+def _chosen(
+    rows: npt.ArrayLike | None, argument: str, n_obs: int, deleted: Numbers
+) -> npt.NDArray[np.bool_]:
+    """A mask of the rows that an argument chooses."""
+    chosen = arguments.row_selection(rows, n_obs=n_obs, deleted=deleted, argument=argument)
+    mask = np.full(n_obs, chosen is None)
+    if chosen is not None:
+        mask[chosen] = True
+    return mask
+
+
 def _read(
     path: str | os.PathLike[str] | Experiment, names: tuple[str, ...], modality: str | None
-) -> tuple[dict[str, ObsValues], npt.NDArray[np.bool_], str]:
-    """Columns with an entry for each row of the file, which rows are cells, and the file."""
+) -> tuple[dict[str, ObsValues], npt.NDArray[np.bool_], Numbers, str]:
+    """Columns with an entry for each row of the file; which are cells, which deleted; the file."""
     given = isinstance(path, Experiment)
     experiment = path.with_deleted() if isinstance(path, Experiment) else open_with_all_rows(path)
     try:
@@ -288,7 +316,7 @@ def _read(
             columns = source.obs_columns(names)
             if source.rows is not None:
                 is_cell[np.setdiff1d(np.arange(source.n_obs), source.rows)] = False
-        return columns, is_cell, experiment.path
+        return columns, is_cell, experiment.deleted_rows, experiment.path
     finally:
         if not given:
             experiment.close()
