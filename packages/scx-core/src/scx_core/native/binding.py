@@ -21,6 +21,7 @@ import numpy.typing as npt
 from cffi import FFI
 
 from scx_core._errors import Failure, exception_for
+from scx_core._paths import local_path
 from scx_core.native.locate import locate
 
 CData: TypeAlias = Any
@@ -184,11 +185,9 @@ def keeping(pointer: CData, held: Any) -> CData:
     return native().ffi.gc(pointer, functools.partial(operator.is_, held))
 
 
-def path_bytes(path: str | os.PathLike[str]) -> bytes:
+def path_bytes(path: str | os.PathLike[str], *, writing: bool = False) -> bytes:
     """A path as the library takes it: the system's own bytes, UTF-8 on Windows."""
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise TypeError(f"path must be str or os.PathLike, not {type(path).__name__}")
+    text = local_path(path, writing=writing)
     if "\0" in text:
         raise ValueError(f"path {text!r} contains a NUL character")
     return os.fsencode(text)

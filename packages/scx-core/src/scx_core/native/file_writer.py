@@ -69,7 +69,7 @@ class FileWriter:
         codec: int = 0,
         overwrite: bool = False,
     ) -> None:
-        raw_path = binding.path_bytes(path)
+        raw_path = binding.path_bytes(path, writing=True)
         self.path = os.fspath(path)
         options = binding.new_struct(
             "scx_writer_options",

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from scx_core._byte_sizes import parse_bytes
+from scx_core._paths import StrPath
 from scx_core._temporary import working_folder
 from scx_core.writing import Progress
 from scx_tokenize import _arguments as arguments
@@ -22,7 +23,7 @@ from scx_tokenize._medians.result import GeneMedians, result_of
 from scx_tokenize._medians.run import count_all, counting_here, plan_of
 from scx_tokenize._medians.table import check_target, write_table
 from scx_tokenize.jobs._dask import DaskCluster, check_versions, dask_client
-from scx_tokenize.jobs._paths import StrPath, input_paths
+from scx_tokenize.jobs._inputs import job_inputs
 
 WHO = "medians"
 MEMORY_BUDGET = "1GiB"
@@ -129,7 +130,7 @@ def medians(
         raise ValueError(f"{WHO}: min_known_genes={min_known_genes} must be from 0 to 1")
     arguments.threads(threads, who=WHO)
     memory_bytes = parse_bytes(memory_budget, "memory_budget")
-    paths = input_paths(inputs)
+    paths = job_inputs(inputs)
     if target is not None and _is_one_of(paths, target):
         raise ValueError(f"{target} is one of the inputs: medians do not replace them")
     selection = Selection(source, modality, obs_filter, gene_key)

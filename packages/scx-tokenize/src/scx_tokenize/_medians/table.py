@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scx_core._paths import local_path
 from scx_core.export.placing import placed_file
 from scx_tokenize.jobs._files import naming
 
@@ -28,9 +29,10 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
     ValueError
         Its name is not that of a Parquet file.
     """
-    if not os.fspath(out):
+    text = local_path(out, "out", writing=True)
+    if not text:
         raise ValueError("out is an empty text, which names no file")
-    path = Path(out)
+    path = Path(text)
     if path.is_dir():
         raise FileExistsError(f"{path} is a folder, not a file to write to")
     if path.suffix.lower() != SUFFIX:

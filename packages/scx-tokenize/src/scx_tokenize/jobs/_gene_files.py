@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ._paths import StrPath
+from scx_core._paths import StrPath, local_path
 
 Table: TypeAlias = Mapping[str, Any]
 GeneTable: TypeAlias = StrPath | Mapping[str, Any]
@@ -45,7 +45,7 @@ def read_table(
     """
     if isinstance(given, Mapping):
         return _checked(given, argument)
-    path = Path(os.fspath(given))
+    path = Path(local_path(given, argument))
     if not path.is_file():
         raise FileNotFoundError(f"{argument}: there is no file {path}")
     suffix = path.suffix.lower()
@@ -80,7 +80,7 @@ def read_list(given: GeneList, argument: str) -> list[str]:
         It holds something else, or nothing.
     """
     if isinstance(given, str | os.PathLike):
-        path = Path(os.fspath(given))
+        path = Path(local_path(given, argument))
         if not path.is_file():
             raise FileNotFoundError(f"{argument}: there is no file {path}")
         if path.suffix.lower() == ".json":

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._genes import without_version
+from scx_core._paths import StrPath, input_paths, refuse_repeats
 
 from .._arguments import available_cpus
 from .._genes import FileGenes, file_genes, match_genes
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TURNED_FOLDER = "turned"
+SUFFIXES = (".scx", ".h5ad")
+
+
+def job_inputs(inputs: StrPath | Sequence[StrPath]) -> list[str]:
+    """The files of a job, each once, in the order of `inputs`; raises as `input_paths` does."""
+    paths = input_paths(inputs, suffixes=SUFFIXES)
+    refuse_repeats(paths)
+    return paths
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scx_core._genes import NO_ID, matched_id
+from scx_core._paths import StrPath, local_path
 
 from .. import _arguments as numbers
 from ._description import Job
@@ -20,10 +21,10 @@ from ._inputs import (
     Inspected,
     input_files,
     inspect,
+    job_inputs,
     turned_file,
 )
 from ._obs import common_types
-from ._paths import StrPath, input_paths
 from ._presets import method_of
 from ._vocabulary import Vocabulary, make_vocabulary
 
@@ -62,7 +63,7 @@ def plan_job(
     rows = numbers.whole_number(
         shard_rows, "shard_rows", who="run", lowest=1, highest=SHARD_ROWS_MAX
     )
-    paths = input_paths(inputs)
+    paths = job_inputs(inputs)
     chosen = None if genes is None else read_list(genes, "genes")
     tokens = _table(token_dictionary, "token_dictionary", TOKEN_VALUES, allow_pickle=allow_pickle)
     medians = _table(gene_medians, "gene_medians", MEDIAN_VALUES, allow_pickle=allow_pickle)
@@ -125,9 +126,10 @@ def _turned_path(folder: Path, identity: str) -> Path:
 
 
 def _out_folder(out: StrPath) -> Path:
-    if not os.fspath(out):
+    text = local_path(out, "out", writing=True)
+    if not text:
         raise ValueError("out is an empty text, which names no folder")
-    return Path(os.path.abspath(out))
+    return Path(os.path.abspath(text))
 
 
 def _table(

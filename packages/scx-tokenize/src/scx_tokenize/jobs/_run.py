@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from scx_core._paths import StrPath
+
 from .. import _arguments as numbers
 from ._dask import DaskCluster, check_versions, dask_client, on_dask
 from ._description import Job, KernelName, Task, Transform
 from ._gene_files import GeneList, GeneTable
 from ._manifest import GENE_MEDIANS, TOKEN_DICTIONARY
-from ._paths import StrPath
 from ._plan import plan_job
 from ._presets import PresetName
 from ._running import OnCells, Records, Runner, in_threads, run_job
