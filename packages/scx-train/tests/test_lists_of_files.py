@@ -68,7 +68,7 @@ def test_a_file_that_is_there_twice_is_refused(
         again = folder / "other" / "1.scx"
     twice = [*paths, again]
     for take in (TrainingDataset, lambda given: split(given, [0.5])):
-        with pytest.raises(ValueError, match=r"1\.scx is in the list twice|also as .*1\.scx"):
+        with pytest.raises(ValueError, match=r"the paths name .* twice \(also as .*1\.scx\)"):
             take(twice)
     with TrainingDataset(twice, shuffle=False, allow_repeated_files=True, **RAW) as dataset:
         batches = list(dataset)
@@ -227,3 +227,60 @@ def test_sources_that_fit_no_file_are_refused(paths: list[Path]) -> None:
             take(paths, source=["X", "layers/x", "layers/y"])
     with pytest.raises(TypeError, match=r"source=\['X'\] must be a str"):
         TrainingDataset(paths[0], source=["X"])
+
+
+@pytest.mark.parametrize("form", ["folder", "path of a folder", "pattern", "deep pattern", "list"])
+def test_folders_and_patterns_stand_for_their_files(
+    paths: list[Path], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = paths[0].parent
+    (folder / "notes.txt").write_text("no file of counts")
+    (folder / "._0.scx").write_text("what a Mac leaves beside a file")
+    (folder / "deeper.scx").mkdir()
+    monkeypatch.chdir(folder.parent)
+    given: Any = {
+        "folder": folder.name,
+        "path of a folder": folder,
+        "pattern": f"{folder.name}/[0-9].scx",
+        "deep pattern": str(folder.parent / "**" / folder.name / "*.scx"),
+        "list": [f"{folder.name}/0.scx", folder / "[12].scx"],
+    }[form]
+    with TrainingDataset(given, shuffle=False, **RAW) as dataset:
+        assert dataset.paths == tuple(map(str, paths))
+        monkeypatch.chdir("/")
+        assert np.concatenate([batch["file_ids"] for batch in dataset]).tolist() == [
+            *[0] * 6, *[1] * 6, *[2] * 6,
+        ]  # fmt: skip
+        monkeypatch.chdir(folder.parent)
+    for one, other in zip(split(given, [0.5, 0.5]), split(paths, [0.5, 0.5]), strict=True):
+        assert one.tolist() == other.tolist()
+    with SparseCellSetDataset(given) as sets:
+        assert sets.paths == tuple(map(str, paths))
+
+
+def test_a_folder_of_one_file_is_a_list_of_one(tmp_path: Path) -> None:
+    save(tmp_path, cells(GENES, 0))
+    with TrainingDataset(tmp_path, genes="union") as dataset:
+        assert "file_ids" in next(iter(dataset))
+
+
+def test_folders_and_patterns_without_files(tmp_path: Path, paths: list[Path]) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for take in (TrainingDataset, SparseCellSetDataset, MultimodalTrainingDataset):
+        with pytest.raises(ValueError, match=r"the folder .*empty has no \.scx file; it is empty"):
+            take(empty)
+        with pytest.raises(
+            ValueError, match=r"pattern .*x\*\.scx has no \.scx file; .* holds 0\.scx"
+        ):
+            take([paths[0], tmp_path / "x*.scx"])
+    with pytest.raises(ValueError, match=r"1\.scx twice"):
+        TrainingDataset([paths[0].parent, paths[1]])
+    (empty / "a.h5ad").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"1 entries, but none is a \.scx file: .*a\.h5ad"):
+        split(empty, [0.5])
+    with pytest.raises(TypeError, match=r"for one file pass \[path\]"):
+        SparseCellSetDataset(paths[0])
+    for nothing in ("", [""]):
+        with pytest.raises(ValueError, match="the path is empty"):
+            TrainingDataset(nothing)

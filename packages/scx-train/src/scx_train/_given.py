@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import glob
 import os
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Set, ValuesView
 from typing import Any
 
 import numpy as np
 
+from scx_core._paths import input_paths, refuse_repeats
 from scx_train._arguments import flag
 
 
@@ -40,14 +42,14 @@ def absolute(path: str) -> str:
 
 
 def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
-    """Paths of files, in the order of the list.
+    """Paths of files, in the order of the list; folders and patterns stand for their .scx files.
 
     Raises
     ------
     TypeError
         It is no list, or one without an order, or an entry is no path.
     ValueError
-        It is empty.
+        It is empty, or a folder or pattern has no .scx file.
     """
     if (
         isinstance(value, str | bytes | os.PathLike)
@@ -56,8 +58,9 @@ def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
     ):
         raise TypeError(f"{argument} must be a path or a list of paths, not {type(value).__name__}")
     paths = tuple(
-        one_path(path, f"{argument}[{place}]")
+        file
         for place, path in enumerate(ordered(value, argument))
+        for file in _files_of(one_path(path, f"{argument}[{place}]"), argument)
     )
     if not paths:
         raise ValueError(f"{argument} is an empty list: name at least one file")
@@ -65,32 +68,39 @@ def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
 
 
 def one_path_or_list(value: Any, argument: str = "path") -> str | tuple[str, ...]:
-    """The path of a single file, or those of a list; raises as `one_path` and `path_list`."""
+    """The path of a single file, or those of a list, a folder or a pattern.
+
+    Raises as `one_path` and `path_list`.
+    """
     if isinstance(value, str | os.PathLike):
-        return one_path(value, argument)
+        path = one_path(value, argument)
+        files = _files_of(path, argument)
+        return path if files == [path] else tuple(files)
     return path_list(value, argument)
 
 
-def refuse_repeated(paths: Sequence[str], *, allowed: Any) -> None:
+def _files_of(path: str, argument: str) -> list[str]:
+    """The .scx files of a folder or a pattern; any other path is a file, be it there or not.
+
+    Whoever opens them names all those of a list that are not there.
+    """
+    is_pattern = glob.has_magic(path) and not os.path.exists(path)
+    if not is_pattern and not os.path.isdir(path):
+        return [path]
+    return input_paths(path, suffixes=(".scx",), argument=argument)
+
+
+def refuse_repeated(paths: Iterable[str], *, allowed: Any) -> None:
     """ValueError where a list has a file twice, also by way of links, unless that is `allowed`."""
     if flag(allowed, "allow_repeated_files"):
         return
-    seen: dict[tuple[int, int], str] = {}
-    for path in paths:
-        try:
-            facts = os.stat(path)
-        except OSError:
-            continue  # who opens it says why that fails
-        file = facts.st_dev, facts.st_ino
-        first = seen.get(file)
-        seen[file] = path
-        if first is not None:
-            also = "" if first == path else f", also as {first}"
-            raise ValueError(
-                f"{path} is in the list twice{also}: each of its cells would come twice, and a "
-                "split could put one into several parts; pass allow_repeated_files=True if that is "
-                "meant"
-            )
+    try:
+        refuse_repeats([path for path in paths if os.path.exists(path)], "the paths")
+    except ValueError as error:
+        raise ValueError(
+            f"{error}: each of its cells would come twice, and a split could put one into several "
+            "parts; pass allow_repeated_files=True if that is meant"
+        ) from None
 
 
 def ordered(value: Any, argument: str) -> Iterable[Any]:

@@ -117,6 +117,19 @@ def test_other_genes_are_refused(files: list[Path]) -> None:
         module_of([files[0], 3])
 
 
+def test_a_pattern_and_a_source_for_each_file(files: list[Path]) -> None:
+    pattern = files[0].parent / "*.scx"
+    assert module_of(pattern, genes="union").paths == tuple(map(str, sorted(files)))
+    module = module_of(pattern, genes="union", source=["X"] * len(files))
+    assert together(module.predict_dataloader())["X"].equal(
+        together(module_of(sorted(files), genes="union").predict_dataloader())["X"]
+    )
+    with pytest.raises(ValueError, match=r"0\.scx twice"):
+        module_of([pattern, files[0]])
+    with pytest.raises(KeyError, match=r"no layer 'x'.*no layer 'x'"):
+        module_of(pattern, source="layers/x")
+
+
 def test_one_file_in_a_list(files: list[Path]) -> None:
     """Serves the same cells in the same order as the file alone."""
     alone, listed = (module_of(given) for given in (files[0], files[:1]))

@@ -33,3 +33,20 @@ def test_each_cell_of_all_files_comes_once(tmp_path: Path, num_workers: int) -> 
         measured = batch["measured"][batch["file_ids"].long()]
         assert torch.equal(batch["X"] > 0, measured)
         batch["measured"].fill_(True)  # each batch has its own
+
+
+@pytest.mark.parametrize("form", ["folder", "pattern"])
+def test_a_folder_is_what_it_was_when_the_iterable_was_built(tmp_path: Path, form: str) -> None:
+    def write(name: str) -> None:
+        matrix = sp.csr_matrix(np.ones((5, 3), dtype=np.float32))
+        scx_core.from_anndata(anndata.AnnData(matrix), tmp_path / name)
+
+    write("a.scx")
+    write("b.scx")
+    given = tmp_path if form == "folder" else tmp_path / "?.scx"
+    cells = TrainingIterable(given, 2)
+    write("c.scx")
+    assert cells.paths == (str(tmp_path / "a.scx"), str(tmp_path / "b.scx"))
+    loader = torch.utils.data.DataLoader(cells, batch_size=None, num_workers=1)
+    rows = torch.cat([batch["cell_indices"] for batch in loader])
+    assert sorted(rows.tolist()) == list(range(10))

@@ -53,8 +53,9 @@ class SparseCellSetDataset(TerminalDataset):
     Parameters
     ----------
     paths
-        The files, at least one. A file may come twice, since plans say by its place which cells
-        they mean: as two ids of the same cells.
+        The files, at least one; a folder stands for its .scx files by name, and so does a pattern
+        such as "part-*.scx" (`paths` of the data set has the files). A file may come twice, since
+        plans say by its place which cells they mean: it then has two ids.
     cache_shards
         The most decoded shards that are kept; None (default) for 128. The codec of this package's
         files decodes each row on its own, straight into the batch: nothing is kept or charged.
@@ -135,7 +136,7 @@ class SparseCellSetDataset(TerminalDataset):
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         cache_shards: int | None = None,
         max_memory_mb: int | None = None,

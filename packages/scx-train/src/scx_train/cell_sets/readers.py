@@ -18,7 +18,7 @@ from scx_core._errors import CorruptFileError
 from scx_core._section_names import SectionType
 from scx_core.native.container import FileReader
 from scx_core.native.matrix import Matrix
-from scx_train._given import path_list
+from scx_train._given import one_path_or_list, path_list
 from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts
 from scx_train.inputs.faults import Faults
@@ -352,10 +352,14 @@ class Readers:
 
 
 def checked_paths(paths: Any) -> list[str]:
-    """The paths of a manifest, as str, absolute.
+    """The paths of a manifest, as str, absolute; folders and patterns stand for their files.
 
-    Raises TypeError when it is no list of paths, and ValueError when it is empty.
+    Raises TypeError when it is a single file or no list of paths, and ValueError when it is empty.
     """
+    if isinstance(paths, str | os.PathLike):
+        files = one_path_or_list(paths, "paths")
+        if not isinstance(files, str):
+            return list(files)
     if isinstance(paths, str | bytes | os.PathLike):
         raise TypeError(f"paths={paths!r} must be a list of paths; for one file pass [path]")
     if isinstance(paths, Set | Mapping):

@@ -67,9 +67,9 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
     Parameters
     ----------
     scx_path
-        The file, or a list of files that are one data set. They need the same genes in the same
-        order, or `genes` (see `TrainingDataset`); a label of `batch_key` or `labels_key` is one
-        over all of them.
+        The file, or a list of files, a folder or a pattern that are one data set. They need the
+        same genes in the same order, or `genes` (see `TrainingDataset`); a label of `batch_key` or
+        `labels_key` is one over all of them.
     batch_size
         Cells in a batch, default 1024.
     hvg_indices

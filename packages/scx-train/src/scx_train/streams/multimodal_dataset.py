@@ -63,7 +63,8 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
     Parameters
     ----------
     path
-        The file, or a list of files that are one data set, each with all of the modalities. Their
+        The file, or a list of files, a folder or a pattern (see `TrainingDataset`) that are one
+        data set, each with all of the modalities. Their
         rows are numbered on from one to the next (see `row_offsets`), and the labels of their obs
         columns share their codes. Each modality needs the same genes in the same order in all
         files, or `genes`.

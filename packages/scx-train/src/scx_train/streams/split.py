@@ -43,8 +43,8 @@ def split(
     Parameters
     ----------
     path
-        The file, or a list of files whose cells are divided together: a label is one over all of
-        them. Their genes do not matter.
+        The file, or a list of files, a folder or a pattern (see `TrainingDataset`), whose cells are
+        divided together: a label is one over all of them. Their genes do not matter.
     fractions
         The share of each part, positive, together at most 1; cells beyond that are in no part.
     stratify

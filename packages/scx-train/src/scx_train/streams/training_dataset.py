@@ -66,9 +66,11 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
     Parameters
     ----------
     path
-        The file, or a list of files that are one data set. They need the same genes in the same
-        order, or `genes`. Their obs columns share their labels' codes; a column that holds labels
-        in one file and numbers in another is refused.
+        The file, or a list of files that are one data set; a folder stands for its .scx files by
+        name, and so does a pattern such as "part-*.scx" (`**` reaches into folders), also in a
+        list: `paths` has the files. They need the same genes in the same order, or `genes`. Their
+        obs columns share their labels' codes; a column that holds labels in one file and numbers in
+        another is refused.
     batch_size
         Cells in a batch, default 1024.
     hvg_indices

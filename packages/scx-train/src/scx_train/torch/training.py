@@ -37,7 +37,7 @@ class TrainingIterable(DatasetIterable):
     Parameters
     ----------
     path
-        The file, or a list of files.
+        The file, or a list of files, a folder or a pattern (see `TrainingDataset`).
     batch_size
         Cells in a batch, default 1024.
     **options
@@ -101,7 +101,7 @@ class MultimodalTrainingIterable(DatasetIterable):
     Parameters
     ----------
     path
-        The file, or a list of files.
+        The file, or a list of files, a folder or a pattern (see `TrainingDataset`).
     modalities
         Names of modalities; None (default) for all.
     batch_size
