@@ -150,7 +150,9 @@ def test_all_files_with_unknown_genes_are_named(tmp_path: Path) -> None:
 
 def test_genes_that_no_file_has_are_told(paths: list[Path]) -> None:
     genes = ["g3", "unknown", "g1", "nan"]
-    with pytest.warns(UserWarning, match=r"has 2 of the 4 genes .* 'unknown', the first") as caught:
+    with pytest.warns(
+        UserWarning, match=r"has 2 of the 4 genes .* first of them 'unknown'"
+    ) as caught:
         dataset = TrainingDataset(paths, genes=genes, **RAW)
     assert caught[0].filename == __file__
     with dataset:

@@ -640,3 +640,53 @@ def test_warnings_point_at_the_call_and_come_once(save: Save) -> None:
     assert len(messages) == 2
     assert "hvg_indices['rna'] is not ascending" in messages[0]
     assert "X of 'adt' of" in messages[1] and "donor1.scx holds 0.5" in messages[1]
+
+
+def test_few_common_and_unknown_genes_of_a_modality_are_told(save: Save) -> None:
+    others = [GENES[0], *[f"h{number}" for number in range(11)]]
+    paths, _ = save(donor(0), donor(1, genes=others), donor(2, genes=[*others, "more"]))
+    common: dict[str, Any] = {"rna": "intersection", "adt": [*PROTEINS, "p9"]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = MultimodalTrainingDataset(
+            paths, genes=common, min_known_genes={"adt": 0.5, "rna": 0.08}
+        )
+    assert [one.filename for one in caught] == [__file__] * 2
+    messages = sorted(str(one.message) for one in caught)
+    told = "modality 'adt': no file has 1 of the 6 genes of genes=[...], the first of them 'p9'"
+    assert told in messages[0]
+    assert "modality 'rna': genes=\"intersection\" leaves 1 of the 13 genes of" in messages[1]
+    with dataset:
+        assert "rna 1 of 13 genes" in repr(dataset) and "adt 6 genes" in repr(dataset)
+        assert [match.share_kept for match in dataset.gene_matches["rna"]] == pytest.approx(
+            [1 / 12, 1 / 12, 1 / 13]
+        )
+
+
+@pytest.mark.parametrize("form", ["list", "dict"])
+def test_each_file_may_have_its_own_source(save: Save, form: str) -> None:
+    donors = [donor(0), donor(1)]
+    donors[1]["rna"].layers["counts"] = donors[1]["rna"].X * 4
+    paths, cells = save(*donors)
+    given: Any = ["X", "layers/counts"] if form == "list" else {paths[1]: "layers/counts"}
+    options: dict[str, Any] = {"source": {"rna": given}, **RAW}
+    with MultimodalTrainingDataset(paths, **options) as dataset:
+        found = whole_epoch(dataset)
+        state = dataset.state_dict()
+    factors = np.repeat([1, 4], 20)[:, None]
+    for name, scale in (("rna", factors), ("adt", 1)):
+        wanted = GENES if name == "rna" else PROTEINS
+        expected = values_of(donors, cells, name, wanted) * scale
+        np.testing.assert_array_equal(found["X"][name], expected)
+    with (
+        MultimodalTrainingDataset(paths, **RAW) as dataset,
+        pytest.raises(ValueError, match="saved with matrices='rna/X, layers/counts, adt/X'"),
+    ):
+        dataset.load_state_dict(state)
+    with pytest.raises(ValueError, match="a list of 1, but there are 2 files"):
+        MultimodalTrainingDataset(paths, source={"rna": ["X"]})
+    twice = [*paths, paths[0]]
+    with pytest.raises(ValueError, match=r"the paths name .*allow_repeated_files=True"):
+        MultimodalTrainingDataset(twice)
+    with MultimodalTrainingDataset(twice, allow_repeated_files=True) as dataset:
+        assert dataset.n_obs == 60

@@ -83,7 +83,7 @@ class GeneOptions:
             return None
         return (
             f"no file has {len(unknown)} of the {len(joined.names)} genes of genes=[...], "
-            f"such as {unknown[0]!r}, the first: their columns are zero for every cell"
+            f"the first of them {unknown[0]!r}: their columns are zero for every cell"
         )
 
 
