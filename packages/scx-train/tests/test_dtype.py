@@ -37,6 +37,7 @@ def test_rounded_as_numpy_rounds(
 ) -> None:
     path: Any = make_file(101, 30)
     path = [path, path] if several else path
+    options = {**options, "allow_repeated_files": several}
     with TrainingDataset(path, 16, **options) as dataset:
         exact = np.concatenate([batch["X"] for batch in dataset])
     with TrainingDataset(path, 16, dtype="float16", **options) as dataset:

@@ -126,7 +126,7 @@ def test_what_is_refused_names_column_and_file(make_file: MakeFile, message: str
         lambda: TrainingDataset(path, balance_by="column"),
         lambda: TrainingDataset(path, batch_by="column"),
         lambda: split(path, [0.5, 0.5], stratify="column"),
-        lambda: split([path, path], [0.5, 0.5], group="column"),
+        lambda: split([path, path], [0.5, 0.5], group="column", allow_repeated_files=True),
         lambda: paired_plans(path, "column", 1, match=[], batch_size=8),
         lambda: IndexPlanDataset(path, obs_columns=["column"]),
     ]
