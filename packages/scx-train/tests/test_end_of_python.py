@@ -12,7 +12,7 @@ import pytest
 
 MAKE = {
     "one file": "iter(TrainingDataset(path, 4))",
-    "several files": "iter(TrainingDataset([path, path], 4))",
+    "several files": "iter(TrainingDataset([path, path], 4, allow_repeated_files=True))",
     "pairs": "IndexPlanDataset(path).iter_with_plans([[(0, 1)]] * 50)",
     "sets": "SparseCellSetDataset([path]).iter_with_plans([plan] * 50)",
     "modalities": "iter(MultimodalTrainingDataset(path, ['rna', 'adt'], batch_size=4))",

@@ -122,7 +122,7 @@ def test_what_is_refused_names_column_and_file(make_file: MakeFile, message: str
     path = file_with(make_file, WHAT_BATCHES_CANNOT_HOLD[message])
     readings: list[Callable[[], Any]] = [
         lambda: TrainingDataset(path, obs_columns=["column"]),
-        lambda: TrainingDataset([path, path], obs_columns=["column"]),
+        lambda: TrainingDataset([path, path], allow_repeated_files=True, obs_columns=["column"]),
         lambda: TrainingDataset(path, balance_by="column"),
         lambda: TrainingDataset(path, batch_by="column"),
         lambda: split(path, [0.5, 0.5], stratify="column"),
