@@ -271,21 +271,6 @@ int32_t scx_matrix_gather_dense(scx_matrix *matrix, const int64_t *rows, uint64_
 /* hashes one shard, decodes each of its rows, checks canonical form and the figures written about it */
 int32_t scx_matrix_validate_shard(scx_matrix *matrix, uint32_t shard_index, scx_error *error);
 
-/* ---- neighbours of points in 1 to 3 dimensions, exact; safe from several threads and in any process ---- */
-typedef struct scx_neighbors scx_neighbors;
-
-/* coordinates: row-major n_points x n_axes, finite; read by this call alone. Distances are Euclidean, squared and summed
- * in f64; neighbours are ordered by distance, then by number. A point is none of its own. */
-int32_t scx_neighbors_open(const float *coordinates, uint64_t n_points, uint32_t n_axes, uint32_t threads, scx_neighbors **neighbors_out, scx_error *error);
-void scx_neighbors_close(scx_neighbors *neighbors);
-/* The points stand in an order of their own; each call is for those at the places `first` to `last` (exclusive), and
- * writes what belongs to them: of n_points x k entries the rows of these points, k being below n_points. */
-int32_t scx_neighbors_nearest(scx_neighbors *neighbors, uint64_t first, uint64_t last, uint64_t k, int64_t *points_out, uint32_t threads, scx_error *error);
-/* n_points counts: how many lie within the radius, it included */
-int32_t scx_neighbors_count_within(scx_neighbors *neighbors, uint64_t first, uint64_t last, double radius, int64_t *counts_out, uint32_t threads, scx_error *error);
-/* indptr: n_points + 1 entries, made from the counts of all points */
-int32_t scx_neighbors_within(scx_neighbors *neighbors, uint64_t first, uint64_t last, double radius, const int64_t *indptr, int64_t *points_out, uint32_t threads, scx_error *error);
-
 /* ---- order: what follows from a seed alone; any thread ---- */
 #define SCX_TAG_SHARD_ORDER 0x5343585348524431 /* "SCXSHRD1", big-endian */
 #define SCX_TAG_ROW_ORDER 0x534358524F575F32   /* "SCXROW_2", big-endian */

@@ -12,7 +12,6 @@ comptime {
     _ = @import("abi/writer.zig");
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
-    _ = @import("abi/neighbors.zig");
     _ = @import("abi/pipeline.zig");
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
@@ -58,9 +57,6 @@ test {
     _ = @import("container/all.zig");
     _ = @import("pipeline/all.zig");
     _ = @import("rng.zig");
-    _ = @import("spatial/found.zig");
-    _ = @import("spatial/median.zig");
-    _ = @import("spatial/point_tree.zig");
     _ = @import("kernels/collate.zig");
     _ = @import("abi/columns.zig");
     _ = @import("kernels/columns.zig");

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.native.neighbors import PointTree
 from scx_train import _arguments as arguments
 from scx_train.neighborhoods.file import (
     EdgeChunk,
@@ -20,6 +19,7 @@ from scx_train.neighborhoods.file import (
     kept_rows,
     with_all_rows,
 )
+from scx_train.neighborhoods.nearest import nearest, within
 from scx_train.neighborhoods.set_plans import Plan, plans_of_sets
 
 WeightOrder = Literal["asc", "desc"]
@@ -175,14 +175,14 @@ def neighborhood_plans_from_coords(
     drop_deleted = arguments.flag(drop_deleted, "drop_deleted")
     experiment = with_all_rows(path)
     centers = kept_rows(experiment, drop_deleted=drop_deleted, rows=rows)
-    tree = PointTree(coordinates_of(experiment, obsm_key, centers))
+    coordinates = coordinates_of(experiment, obsm_key, centers)
     if k is not None:
-        nearest = tree.nearest(k)
-        indptr = np.arange(len(centers) + 1, dtype=np.int64) * nearest.shape[1]
-        found = nearest.reshape(-1)
+        of_each = nearest(coordinates, k)
+        indptr = np.arange(len(centers) + 1, dtype=np.int64) * of_each.shape[1]
+        found = of_each.reshape(-1)
     else:
         assert radius is not None
-        indptr, found = tree.within(radius)
+        indptr, found = within(coordinates, radius)
     if len(centers) < experiment.n_obs_physical:
         found = centers[found]
     plans = plans_of_sets(centers if include_center else None, indptr, found, file_id=file_id)
