@@ -29,7 +29,6 @@ pub const Space = extern struct {
     /// values_max and word_sort.over_write_max each, as all that follow
     words: [*]u32,
     spare: [*]u32,
-    upper: [*]u32,
     places: [*]u32,
     shared: shared_values.Space,
 };
@@ -46,7 +45,7 @@ pub const Scratch = struct {
         errdefer allocator.free(entries);
 
         const room = row_values_max + word_sort.over_write_max;
-        const words = try allocator.alloc(u32, digit_sort.counter_count + 7 * room);
+        const words = try allocator.alloc(u32, digit_sort.counter_count + 6 * room);
         const behind_counters = words.ptr + digit_sort.counter_count;
         return .{ .allocator = allocator, .entries = entries, .words = words, .space = .{
             .values_max = row_values_max,
@@ -55,7 +54,6 @@ pub const Scratch = struct {
             .words = behind_counters,
             .spare = behind_counters + room,
             .places = behind_counters + 2 * room,
-            .upper = behind_counters + 6 * room,
             .shared = .{
                 .taken_ids = @ptrCast(behind_counters + 3 * room),
                 .rest_ids = @ptrCast(behind_counters + 4 * room),
@@ -218,7 +216,7 @@ fn byWords(values: []const f32, k: usize, space: Space) ?Ranked {
     const form = Form.of(values) orelse return .{ .words = space.places[0..0], .form = .none };
     const count = collect(values, form, space.words);
     const border: word_sort.Border = if (form.is_rough) .{ .ignored_bits = form.place_bits, .apart = 1 } else .{};
-    const room: word_sort.Room = .{ .words = space.words, .spare = space.spare, .upper = space.upper, .sorted = space.places };
+    const room: word_sort.Room = .{ .words = space.words, .spare = space.spare, .sorted = space.places };
     const wanted = @min(k, count);
     const done = word_sort.sort(room, count, wanted, border);
     if (form.is_rough and !mended(space.places[0..done], values, form.place_bits)) return null;

@@ -1,7 +1,7 @@
 //! Sorting distinct 32-bit words, the smallest first, by vectors. Compiled once per CPU level.
 //!
 //! 1. A sorted sample of the words gives pivots. A pass over the words presses those up to the pivot to the left and
-//!    the others to the right, a vector at a time and without a branch on the data. The first pass may make the words.
+//!    the others to the right, a vector at a time and without a branch on the data.
 //! 2. Parts that fit into a few vectors are sorted by networks. The columns of the vectors (their equal lanes) are
 //!    sorted first. Then neighbouring columns are merged, twice as wide each time: a merge compares the vector from
 //!    the top with the one from the bottom, mirrored, which is the first step of a bitonic merge, then halves that
@@ -38,7 +38,6 @@ pub const Room = struct {
     /// In any order; left in any state.
     words: [*]u32,
     spare: [*]u32,
-    upper: [*]u32,
     sorted: [*]u32,
 };
 
@@ -51,34 +50,16 @@ pub const Border = struct {
 
 /// Fills `room.sorted` from the left, and gives how many words it holds, at least `wanted`.
 pub fn sort(room: Room, count: usize, wanted: usize, border: Border) usize {
-    return sortFrom(Memory{ .words = room.words }, room, count, wanted, border);
-}
-
-/// The same of words that `source` makes: `source.lanesAt(place)` gives a vector of those from there on, which may go
-/// past the last one, and `source.wordAt(place)` one.
-pub fn sortFrom(source: anytype, room: Room, count: usize, wanted: usize, border: Border) usize {
     comptime assert(lanes > 0);
     assert(wanted <= count);
     var job: Job = .{ .room = room, .wanted = wanted, .border = border };
-    if (wanted > 0) job.first(source, count);
+    if (wanted > 0) job.part(room.words, count, &.{}, 0);
     return job.done;
 }
 
 comptime {
     assert(over_write <= over_write_max);
 }
-
-const Memory = struct {
-    words: [*]const u32,
-
-    inline fn lanesAt(memory: Memory, at: usize) Lanes {
-        return memory.words[at..][0..width].*;
-    }
-
-    fn wordAt(memory: Memory, at: usize) u32 {
-        return memory.words[at];
-    }
-};
 
 const Job = struct {
     room: Room,
@@ -93,29 +74,13 @@ const Job = struct {
         return (sorted[job.done - 1] >> ignored) - (sorted[job.wanted - 1] >> ignored) >= job.border.apart;
     }
 
-    fn first(job: *Job, source: anytype, count: usize) void {
-        const room = job.room;
-        if (@TypeOf(source) == Memory) return job.part(room.words, count, &.{}, 0);
-        if (count <= leaf_words_max) {
-            var at: usize = 0;
-            while (at < count) : (at += width) room.words[at..][0..width].* = source.lanesAt(at);
-            return job.leaf(room.words, count);
-        }
-        const pivots = sampleOf(source, count);
-        const middle = pivots.len / 2;
-        const lower = makeParts(source, count, pivots[middle], room.words, room.upper);
-        job.part(room.words, lower, pivots[0..middle], 0);
-        if (job.isEnough()) return;
-        job.part(room.upper, count - lower, pivots[middle + 1 ..], 0);
-    }
-
     /// Words above what is sorted already, with pivots that lie among them.
     fn part(job: *Job, words: [*]u32, count: usize, pivots: []const u32, depth: u32) void {
         if (count <= leaf_words_max) return job.leaf(words, count);
         if (depth >= depth_max) return job.otherwise(words, count);
         // a pivot at the very end would part nothing off
         if (pivots.len < 2) {
-            const sample = sampleOf(Memory{ .words = words }, count);
+            const sample = sampleOf(words, count);
             return job.part(words, count, &sample, depth + 1);
         }
         const middle = (pivots.len - 1) / 2;
@@ -143,29 +108,13 @@ const Job = struct {
 };
 
 /// From evenly spread places, in order; of no fewer words than a sample has.
-fn sampleOf(source: anytype, count: usize) [sample_words]u32 {
+fn sampleOf(words: [*]const u32, count: usize) [sample_words]u32 {
     var sample: [sample_words]u32 = undefined;
     const step = count / sample_words;
-    for (&sample, 0..) |*word, number| word.* = source.wordAt(number * step);
+    for (&sample, 0..) |*word, number| word.* = words[number * step];
     var sorted: [sample_words]u32 = undefined;
     sortRows(sample_rows, &sample, sample_words, &sorted);
     return sorted;
-}
-
-/// Words up to the pivot into one room, the others into the other. Gives how many the first holds.
-fn makeParts(source: anytype, count: usize, pivot: u32, lower: [*]u32, upper: [*]u32) usize {
-    const bound: Lanes = @splat(pivot);
-    var n_lower: usize = 0;
-    var at: usize = 0;
-    while (at < count) : (at += width) {
-        const made = source.lanesAt(at);
-        const inside = lowMask(@min(width, count - at));
-        const is_lower = @as(Mask, @bitCast(made <= bound)) & inside;
-        lower[n_lower..][0..width].* = press(is_lower, made);
-        upper[at - n_lower ..][0..width].* = press(~is_lower & inside, made);
-        n_lower += @popCount(is_lower);
-    }
-    return n_lower;
 }
 
 /// Words up to the pivot go to the left, in their order, and the others behind them. Gives the number of the first.
@@ -328,12 +277,12 @@ fn expectSorted(words: []const u32, wanted: usize, border: Border) !void {
     const reference = try testing.allocator.dupe(u32, words);
     defer testing.allocator.free(reference);
     std.sort.heap(u32, reference, {}, std.sort.asc(u32));
-    const space = try testing.allocator.alloc(u32, 4 * (words.len + over_write));
+    const space = try testing.allocator.alloc(u32, 3 * (words.len + over_write));
     defer testing.allocator.free(space);
     @memset(space, 7);
     const step = words.len + over_write;
     @memcpy(space[0..words.len], words);
-    const room: Room = .{ .words = space.ptr, .spare = space.ptr + step, .upper = space.ptr + 2 * step, .sorted = space.ptr + 3 * step };
+    const room: Room = .{ .words = space.ptr, .spare = space.ptr + step, .sorted = space.ptr + 2 * step };
     const done = sort(room, words.len, wanted, border);
     try testing.expect(done >= wanted and done <= words.len);
     try testing.expectEqualSlices(u32, reference[0..done], room.sorted[0..done]);

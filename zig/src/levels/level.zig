@@ -251,7 +251,6 @@ test {
     _ = @import("../kernels/log_scaled.zig");
     _ = @import("../kernels/digit_sort.zig");
     _ = @import("../kernels/ranked_places.zig");
-    _ = @import("../kernels/tokens/near_keys.zig");
     _ = @import("../kernels/shared_values.zig");
     _ = @import("../kernels/row_sum.zig");
     _ = @import("../kernels/word_sort.zig");

@@ -3,7 +3,6 @@
 const std = @import("std");
 const dispatch = @import("../../levels/dispatch.zig");
 const errors = @import("../../errors.zig");
-const near_keys = @import("near_keys.zig");
 const parallel = @import("../../codec/parallel.zig");
 const per_row = @import("per_row.zig");
 const rank_values = @import("rank_values.zig");
@@ -24,51 +23,38 @@ pub const Ranking = struct {
     /// Tokens of each row.
     lengths: []i32,
 
-    const Shared = struct {
-        job: *const Ranking,
-        near: ?near_keys.Table,
-
-        fn one(shared: *const Shared, row: usize, keys: []f32, scratch: *top_k.Scratch) void {
-            const job = shared.job;
-            const values = job.rows.rowValues(row);
-            const ids = job.ids[row * job.l_max ..][0..job.l_max];
-            const ranked: rank_values.Row = .{
-                .ids = job.rows.ids(row).ptr,
-                .values = values.ptr,
-                .n_values = values.len,
-                .statistics = job.statistics.ptr,
-                .target_sum = job.target_sum,
-                .near = if (shared.near) |*table| table else null,
-            };
-            const length = dispatch.table().rankRow(&ranked, keys.ptr, &scratch.space, ids.ptr, ids.len);
-            @memset(ids[length..], 0);
-            job.lengths[row] = @intCast(length);
-        }
-    };
-
     pub const who = "rank_tokens: ";
 
     /// Fails at ids that are out of order or have no statistic.
     pub fn run(job: *const Ranking, threads: u32, report: *Report) Failure!void {
-        // a division for each gene, in place of one for each value
-        const is_worth = job.rows.indices.len >= job.statistics.len;
-        const reciprocals = try job.allocator.alloc(f32, if (is_worth) job.statistics.len else 0);
-        defer job.allocator.free(reciprocals);
-        const shared: Shared = .{ .job = job, .near = if (is_worth) near_keys.tableOf(job.statistics, reciprocals) else null };
-        try per_row.run(.{ .rows = job.rows, .width = job.l_max, .threads = threads }, &shared, part, report);
+        try per_row.run(.{ .rows = job.rows, .width = job.l_max, .threads = threads }, job, part, report);
     }
 
-    fn part(shared: *const Shared, range: parallel.Range, report: *Report) Failure!void {
-        const job = shared.job;
+    fn part(job: *const Ranking, range: parallel.Range, report: *Report) Failure!void {
         const longest = per_row.longestIn(job.rows, range);
         var scratch: top_k.Scratch = try .init(job.allocator, longest);
         defer scratch.deinit();
-        const keys = try job.allocator.alloc(f32, longest + rank_values.keys_past);
+        const keys = try job.allocator.alloc(f32, longest);
         defer job.allocator.free(keys);
         for (range.start..range.stop) |row| {
             try job.rows.checkRow(who, row, job.statistics.len, report);
-            shared.one(row, keys, &scratch);
+            job.one(row, keys, &scratch);
         }
+    }
+
+    fn one(job: *const Ranking, row: usize, keys: []f32, scratch: *top_k.Scratch) void {
+        const values = job.rows.rowValues(row);
+        const ids = job.ids[row * job.l_max ..][0..job.l_max];
+        const ranked: rank_values.Row = .{
+            .ids = job.rows.ids(row).ptr,
+            .values = values.ptr,
+            .n_values = values.len,
+            .statistics = job.statistics.ptr,
+            .target_sum = job.target_sum,
+        };
+        const length = dispatch.table().rankRow(&ranked, keys.ptr, &scratch.space, ids.ptr, ids.len);
+        @memset(ids[length..], 0);
+        job.lengths[row] = @intCast(length);
     }
 };
 

@@ -2,10 +2,8 @@
 //! And the ids of a row in that order. Compiled once per CPU level.
 
 const std = @import("std");
-const near_keys = @import("near_keys.zig");
 const ranked_places = @import("../ranked_places.zig");
 const row_sum = @import("../row_sum.zig");
-const word_sort = @import("../word_sort.zig");
 
 const lanes = 8;
 
@@ -17,21 +15,10 @@ pub const Row = extern struct {
     /// One for each gene id.
     statistics: [*]const f32,
     target_sum: f64,
-    /// Null where there is none.
-    near: ?*const near_keys.Table,
 };
 
-/// Keys that may be written past the last one.
-pub const keys_past = 16;
-
-/// The at most `l_max` first ids of the ranking, and their number. `keys` has room for `keys_past` more than
-/// the values of the row.
+/// The at most `l_max` first ids of the ranking, and their number. `keys` has room for the values of the row.
 pub fn rankRow(row: Row, keys: [*]f32, space: ranked_places.Space, ids_out: [*]i32, l_max: usize) usize {
-    if (word_sort.lanes > 0) {
-        if (row.near) |table| {
-            if (near_keys.rankRow(row, table.*, keys, space, ids_out[0..l_max])) |count| return count;
-        }
-    }
     const ids = row.ids[0..row.n_values];
     const values = row.values[0..row.n_values];
     rankValues(ids, values, row.statistics, row.target_sum / row_sum.librarySize(values), keys);
