@@ -52,7 +52,9 @@ def test_top_k(oracle, rows, k, threads):
 def test_top_k_of_long_rows(oracle, seed, n_genes, k, n_distinct, odd_share):
     """So many values, the smaller ones more common, with odd ones among them."""
     rng = np.random.default_rng(seed)
-    distinct = np.sort(rng.lognormal(0, rng.choice([0.001, 1, 20]), n_distinct).astype(np.float32))
+    # float32 holds less than what a spread of 20 may draw
+    drawn = rng.lognormal(0, rng.choice([0.001, 1, 20]), n_distinct)
+    distinct = np.sort(drawn.clip(1e-30, 1e30).astype(np.float32))
     common = rng.geometric(rng.choice([0.05, 0.5, 0.9]), 3 * n_genes) - 1
     data = distinct[np.minimum(common, n_distinct - 1)]
     odd = np.array([0, -0.0, -1, np.nan, np.inf, -np.inf, 1e-45, 3e38], dtype=np.float32)
