@@ -237,8 +237,6 @@ typedef struct scx_matrix_info {
 int32_t scx_matrix_open(scx_file *file, uint32_t section_type, uint32_t modality_id, const char *name, scx_matrix **matrix_out, scx_error *error);
 void scx_matrix_close(scx_matrix *matrix);
 int32_t scx_matrix_get_info(scx_matrix *matrix, scx_matrix_info *info_out, scx_error *error);
-/* `resident_out` becomes 1 where the bytes are in memory, as far as a few pages tell, or the system does not say */
-int32_t scx_matrix_seems_resident(scx_matrix *matrix, uint32_t *resident_out, scx_error *error);
 /* rows: physical row numbers, any order, repeats allowed; SCX_OUT_OF_RANGE names the first bad one */
 int32_t scx_matrix_row_counts(scx_matrix *matrix, const int64_t *rows, uint64_t n_rows, int64_t *counts_out, scx_error *error);
 /* the rows' totals in f64, negatives and NaN counted as 0 (the library size) */
@@ -345,12 +343,8 @@ int32_t scx_pipeline_wait(scx_pipeline *pipeline, uint32_t timeout_ms, scx_batch
 /* Forgets all batches that were submitted and not received. */
 int32_t scx_pipeline_cancel(scx_pipeline *pipeline, scx_error *error);
 /* Has a thread tell the system that the bytes of these rows are read soon. A hint: it may be dropped. Where they are not
- * in memory and `hold` is not 0, no batch is decoded until they are; `holds_out`, which may be NULL, becomes 1 then. */
-int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, uint32_t hold, uint32_t *holds_out, scx_error *error);
-/* While batches are held, threads decode these rows as their bytes arrive and keep what batches take of them, in at most
- * `bytes_max` bytes, until they are in their batches. The rows ascend, each is in one batch to come, and ranges that
- * hold were told of in that order. For dense batches; otherwise, or when nothing is held, it does nothing. */
-int32_t scx_pipeline_decode_early(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, uint64_t bytes_max, scx_error *error);
+ * in memory and `hold` is not 0, no batch is decoded until they are. */
+int32_t scx_pipeline_will_need(scx_pipeline *pipeline, uint64_t row_start, uint64_t row_end, uint32_t hold, scx_error *error);
 /* Whether batches take rows from anywhere. Then a thread asks for the bytes of each before its rows are decoded, unless
  * they seem to be in memory, and where a row is touched all the same, only its own pages are read. */
 int32_t scx_pipeline_expect_scattered(scx_pipeline *pipeline, uint32_t scattered, scx_error *error);

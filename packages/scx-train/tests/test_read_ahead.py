@@ -13,12 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 import scx_core
-from scx_core.native.matrix import Matrix
 from scx_train import TrainingDataset
 from scx_train.streams import epoch
-from scx_train.streams.budget import HUGE_PAGE, MB
-from scx_train.streams.cutting import Cutting
-from scx_train.streams.early import EarlyDecoding
 from scx_train.streams.epoch import _announced
 from scx_train.streams.order import RowRange, ShardGroups, ShardRows
 from scx_train.streams.sampling import OrderByLabel, WeightedDraws
@@ -32,14 +28,9 @@ class Asked:
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int, bool]] = []
-        self.early: list[tuple[list[int], int]] = []
 
-    def will_need(self, row_start: int, row_end: int, *, hold: bool) -> bool:
+    def will_need(self, row_start: int, row_end: int, *, hold: bool) -> None:
         self.ranges.append((row_start, row_end, hold))
-        return hold
-
-    def decode_early(self, rows: Any, *, max_bytes: int) -> None:
-        self.early.append((rows.tolist(), max_bytes))
 
 
 def len_of(rows: Any) -> str:
@@ -117,57 +108,6 @@ def test_shards_of_which_few_rows_are_streamed_are_not_read_as_a_whole() -> None
     ]
 
 
-def expected_early(order: ShardGroups, cutting: Cutting, first: int) -> set[int]:
-    """The rows of the first group that is read which full batches from `first` on take."""
-    places = np.concatenate(list(order))
-    size = cutting.batch_size
-    spans = [cutting.spans(batch)[0] for batch in range(first, len(cutting))]
-    taken = {place for start, stop in spans if stop - start == size for place in range(start, stop)}
-    begin = 0
-    for group, rows in enumerate(order):
-        if begin + len(rows) > spans[0][0]:
-            whole = cutting.world_size == cutting.num_shards == 1 and first * size <= begin
-            inside = range(begin, begin + len(rows))
-            chosen = {int(places[place]) for place in inside if whole or place in taken}
-            return chosen & {
-                row for part in order.ranges(group) for row in range(part.start, part.stop)
-            }
-        begin += len(rows)
-    raise AssertionError("no group is read")
-
-
-@pytest.mark.parametrize("first", [0, 1, 4])
-@pytest.mark.parametrize(
-    "places",
-    [
-        {},
-        {"rank": 1, "world_size": 2},
-        {"shard": 2, "num_shards": 3},
-        {"rank": 2, "world_size": 3, "shard": 1, "num_shards": 2},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("chosen", [None, np.r_[0:100, 10_000:20_000, 30_050:41_000]], ids=len_of)
-def test_rows_of_own_batches_are_decoded_early(places: Any, first: int, chosen: Any) -> None:
-    order = groups(chosen)
-    n_rows = 60_000 if chosen is None else len(chosen)
-    cutting = Cutting(n_rows=n_rows, batch_size=700, **places)
-    asked: Any = Asked()
-    early = EarlyDecoding(cutting, first, 12345)
-    start = cutting.spans(first)[0][0]
-    list(_announced(order, start, asked, reads_ahead=True, early=early))
-    [(rows, max_bytes)] = asked.early
-    assert rows == sorted(expected_early(order, cutting, first))
-    assert max_bytes == 12345
-
-
-def test_nothing_is_decoded_early_where_nothing_waits() -> None:
-    early = EarlyDecoding(Cutting(n_rows=60_000, batch_size=700), 0, 12345)
-    asked: Any = Asked()
-    list(_announced(groups(shuffled=False), 0, asked, reads_ahead=True, early=early))
-    assert asked.early == []
-
-
 @pytest.fixture
 def drop(make_file: MakeFile) -> tuple[Path, Callable[[], None]]:
     """A file, and a call that drops it from the page cache where the system can."""
@@ -194,7 +134,7 @@ def test_cold_epochs_are_those_of_a_warm_file(
 
 @pytest.fixture(scope="module")
 def many_cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Enough cells that some are worth to be decoded early; a few counts are large."""
+    """Counts of which a few are large."""
     random = np.random.default_rng(4)
     matrix = sp.random(12_000, 300, density=0.25, format="csr", dtype=np.float32, rng=random)
     matrix.data = random.geometric(0.5, size=matrix.nnz).astype(np.float32)
@@ -224,7 +164,7 @@ def drop_from_cache(path: Path) -> None:
     ],
     ids=lambda options: ",".join(options) or "plain",
 )
-def test_rows_that_are_decoded_early_are_those_of_a_warm_file(
+def test_batches_from_a_cold_cache_are_those_of_a_warm_file(
     many_cells: Path, options: dict[str, Any]
 ) -> None:
     options = {"batch_size": 500, "threads": 2, **options}
@@ -249,35 +189,6 @@ def test_several_files_and_modalities_from_a_cold_cache(many_cells: Path) -> Non
     for (rows, values), (expected_rows, expected) in zip(epoch_of(), warm, strict=True):
         assert rows == expected_rows
         np.testing.assert_array_equal(values, expected)
-
-
-def test_memory_for_early_rows_is_what_the_limit_leaves(
-    many_cells: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resident = False
-    monkeypatch.setattr(Matrix, "seems_resident", lambda _: resident)
-
-    def budget(**options: Any) -> dict[str, Any]:
-        with TrainingDataset(many_cells, 1000, threads=1, **options) as dataset:
-            return dataset.memory_budget()
-
-    free = budget()
-    # 12,000 cells of 75 values: their records, in huge pages
-    assert free["breakdown"]["cache_bytes"] == 12_000 * (96 + 6 * 75) // HUGE_PAGE * HUGE_PAGE
-    assert free["breakdown"]["total_bytes"] == sum(
-        size for key, size in free["breakdown"].items() if key != "total_bytes"
-    )
-    rest = free["breakdown"]["total_bytes"] - free["breakdown"]["cache_bytes"]
-    tight = budget(max_memory_mb=rest // MB + 3)
-    assert tight["breakdown"]["cache_bytes"] == HUGE_PAGE
-    assert tight["prefetch_batches"] == free["prefetch_batches"]
-    none = budget(max_memory_mb=rest // MB + 1)
-    assert none["breakdown"]["cache_bytes"] == 0
-    assert none["prefetch_batches"] == free["prefetch_batches"]
-    for options in ({"shuffle": False}, {"layout": "csr"}, {"weights": np.ones(12_000)}):
-        assert budget(**options)["breakdown"]["cache_bytes"] == 0  # type: ignore[arg-type]
-    resident = True
-    assert budget()["breakdown"]["cache_bytes"] == 0
 
 
 def dense(values: Any) -> Any:

@@ -104,17 +104,6 @@ export fn scx_matrix_get_info(matrix: ?*MatrixHandle, info_out: ?*MatrixInfo, er
     return handle.answer(getInfo(matrix, info_out, &report), &report, error_out);
 }
 
-export fn scx_matrix_seems_resident(matrix: ?*MatrixHandle, resident_out: ?*u32, error_out: ?*AbiError) i32 {
-    var report: Report = .{};
-    return handle.answer(seemsResident(matrix, resident_out, &report), &report, error_out);
-}
-
-fn seemsResident(matrix_handle: ?*MatrixHandle, resident_out: ?*u32, report: *Report) Failure!void {
-    const own = try handle.checked(MatrixHandle, matrix_handle, report);
-    const out = try handle.required(*u32, resident_out, "resident_out", report);
-    out.* = @intFromBool(own.matrix.seemsResident(0, own.matrix.n_rows));
-}
-
 fn getInfo(matrix_handle: ?*MatrixHandle, info_out: ?*MatrixInfo, report: *Report) Failure!void {
     const own = try handle.checked(MatrixHandle, matrix_handle, report);
     const info = try handle.required(*MatrixInfo, info_out, "info_out", report);

@@ -204,12 +204,10 @@ export fn scx_pipeline_will_need(
     row_start: u64,
     row_end: u64,
     hold: u32,
-    holds_out: ?*u32,
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    if (holds_out) |out| out.* = 0;
-    return handle.answer(willNeed(pipeline, row_start, row_end, hold != 0, holds_out, &report), &report, error_out);
+    return handle.answer(willNeed(pipeline, row_start, row_end, hold != 0, &report), &report, error_out);
 }
 
 fn willNeed(
@@ -217,7 +215,6 @@ fn willNeed(
     row_start: u64,
     row_end: u64,
     hold: bool,
-    holds_out: ?*u32,
     report: *Report,
 ) Failure!void {
     const own = try pipelineOf(pipeline, report);
@@ -226,39 +223,7 @@ fn willNeed(
         "rows {d} to {d} are not a range of the matrix's {d} rows",
         .{ row_start, row_end, own.source.rowCount() },
     );
-    const holds = try own.willNeed(.{ .row_start = row_start, .row_end = row_end }, hold, report);
-    if (holds_out) |out| out.* = @intFromBool(holds);
-}
-
-export fn scx_pipeline_decode_early(
-    pipeline: ?*MatrixPipeline,
-    rows: ?[*]const i64,
-    n_rows: u64,
-    bytes_max: u64,
-    error_out: ?*AbiError,
-) i32 {
-    var report: Report = .{};
-    return handle.answer(decodeEarly(pipeline, rows, n_rows, bytes_max, &report), &report, error_out);
-}
-
-fn decodeEarly(pipeline: ?*MatrixPipeline, rows: ?[*]const i64, n_rows: u64, bytes_max: u64, report: *Report) Failure!void {
-    const own = try pipelineOf(pipeline, report);
-    const count = std.math.cast(usize, n_rows) orelse return error.Limit;
-    if (count == 0) return;
-    const start = try handle.required([*]const i64, rows, "rows", report);
-    for (start[0..count], 0..) |row, position| {
-        if (row < 0 or row >= own.source.rowCount()) return report.fail(
-            error.OutOfRange,
-            "row {d} (position {d}) is out of range: there are {d} rows",
-            .{ row, position, own.source.rowCount() },
-        );
-        if (position > 0 and row <= start[position - 1]) return report.fail(
-            error.BadArgument,
-            "rows must be strictly ascending, but position {d} holds {d} after {d}",
-            .{ position, row, start[position - 1] },
-        );
-    }
-    return own.decodeEarly(start[0..count], std.math.cast(usize, bytes_max) orelse std.math.maxInt(usize), report);
+    _ = try own.willNeed(.{ .row_start = row_start, .row_end = row_end }, hold, report);
 }
 
 export fn scx_pipeline_expect_scattered(pipeline: ?*MatrixPipeline, scattered: u32, error_out: ?*AbiError) i32 {
@@ -319,8 +284,7 @@ test "NULL and bounds are refused, and nothing is done" {
 
     try testing.expectEqual(@as(i32, 1), scx_pipeline_submit(null, null, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_cancel(null, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, 0, null, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_decode_early(null, null, 0, 0, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_will_need(null, 0, 0, 0, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_expect_scattered(null, 1, &failure));
     try testing.expectEqual(@as(i32, 1), scx_pipeline_wait(null, 0, null, &failure));
     try testing.expectEqual(handle.ok, scx_pipeline_close(null, 0));

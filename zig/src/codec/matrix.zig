@@ -178,35 +178,12 @@ pub const Matrix = struct {
         return self.rowCount(row, &report) catch 0;
     }
 
-    /// A hint that rows [row_start, row_stop) are read soon: all of their shards. Calls `progress.reached(row)` when
-    /// the bytes of the rows before one are there, or as soon as the system does not say so.
-    pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64, progress: anytype) void {
+    /// Has the bytes of rows [row_start, row_stop) read that are needed soon: those of all their shards.
+    pub fn willNeed(self: *const Matrix, row_start: u64, row_stop: u64) void {
         for (self.shards) |*view| {
-            if (!view.meets(row_start, row_stop)) continue;
-            var reading = self.file.beginReading(self.file.sections[view.section_index].range());
-            defer reading.end();
-            if (view.codec == .rowpack) {
-                reading.upTo(offsetIn(reading.bytes, view.tableOf(0, view.n_rows)));
-                var row: u64 = 0;
-                while (row + rows_read_step < view.n_rows) {
-                    const payload = view.payloadOf(row, rows_read_step) orelse break;
-                    row += rows_read_step;
-                    reading.upTo(offsetIn(reading.bytes, payload));
-                    progress.reached(view.row_start + row);
-                }
-            }
-            reading.upTo(reading.bytes.len);
-            progress.reached(view.row_start + view.n_rows);
+            if (view.meets(row_start, row_stop)) self.file.readAhead(self.file.sections[view.section_index].range());
         }
     }
-
-    /// How many bytes end with a part of them.
-    fn offsetIn(bytes: []const u8, part: []const u8) usize {
-        return @intFromPtr(part.ptr) + part.len - @intFromPtr(bytes.ptr);
-    }
-
-    /// Some megabytes: who waits for rows has them soon.
-    const rows_read_step = 512;
 
     /// Whether what rows [row_start, row_stop) are decoded from is in memory, as far as a few pages tell.
     pub fn seemsResident(self: *const Matrix, row_start: u64, row_stop: u64) bool {
@@ -320,7 +297,6 @@ pub const Matrix = struct {
         self: *const Matrix,
         plan: *const DensePlan,
         found: *const FoundRow,
-        form: dense.Form,
         scratch: *Scratch,
         report: *Report,
     ) Failure!dense.Selected {
@@ -334,7 +310,6 @@ pub const Matrix = struct {
                     &found.row,
                     &found.open,
                     found.total,
-                    form,
                     &scratch.arrays,
                     &selected,
                 );
@@ -363,7 +338,7 @@ pub const Matrix = struct {
         report: *Report,
     ) Failure!void {
         const found = try self.openRow(row, scratch, report);
-        const selected = try self.selectRow(plan, &found, .values, scratch, report);
+        const selected = try self.selectRow(plan, &found, scratch, report);
         self.level.emitSelected(&plan.row_plan, &selected, &scratch.arrays, way, out);
     }
 };

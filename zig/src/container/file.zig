@@ -8,7 +8,7 @@
 //!   file.verifySection(index, report) Failure!void          hashes, each time
 //!   file.verifyOnce(index, report) Failure!void             hashes the first time, then remembers
 //!   file.verifyChecksum(report) Failure!void                the whole file
-//!   file.beginReading(range) Reading                        reads it from front to back, before it is looked at
+//!   file.readAhead(range)                                   reads it from front to back, before it is looked at
 //!   file.startReading(bytes)                                a hint that a few bytes are read next; does not wait
 //!   file.forgetHead(index, length)                          a section's first bytes are not read again soon, until all are
 //!   file.seemsResident(range) bool                          whether it is in memory, as far as a few pages tell
@@ -234,8 +234,8 @@ pub const File = struct {
         return hashing.finalShort(&hasher);
     }
 
-    pub fn beginReading(file: *const File, range: layout.Range) platform.Reading {
-        return .begin(slice(file.bytes, range));
+    pub fn readAhead(file: *const File, range: layout.Range) void {
+        platform.readAhead(slice(file.bytes, range));
     }
 
     pub fn startReading(_: *const File, bytes: []const u8) void {

@@ -5,7 +5,7 @@
 //!
 //!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
 //!   openToChange(path, errno) ?File           locked against others; null when somebody else has it
-//!   map(file, length, errno) Map              unmap(map)              Reading.begin(bytes)
+//!   map(file, length, errno) Map              unmap(map)              readAhead(bytes)
 //!   startReading(bytes)                       forgetHead(bytes, length)         seemsResident(bytes) bool
 //!   expectScattered(bytes, scattered)         ownReads() Reads
 //!   readAll / writeAll / setSize / syncFile / closeFile
@@ -39,7 +39,7 @@ pub const setSize = implementation.setSize;
 pub const syncFile = implementation.syncFile;
 pub const map = implementation.map;
 pub const unmap = implementation.unmap;
-pub const Reading = implementation.Reading;
+pub const readAhead = implementation.readAhead;
 pub const startReading = implementation.startReading;
 pub const forgetHead = implementation.forgetHead;
 pub const seemsResident = implementation.seemsResident;

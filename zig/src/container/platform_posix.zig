@@ -188,7 +188,7 @@ pub fn unmap(mapped: Map) void {
     assert(result == 0);
 }
 
-pub const Reading = read_ahead.Reading;
+pub const readAhead = read_ahead.readAhead;
 pub const startReading = read_ahead.startReading;
 pub const forgetHead = read_ahead.forgetHead;
 pub const seemsResident = read_ahead.seemsResident;

@@ -237,23 +237,8 @@ pub fn unmap(mapped: Map) void {
     assert(result != 0);
 }
 
-/// Bytes of a map that will be read soon, asked for from front to back.
-pub const Reading = struct {
-    bytes: []const u8,
-    done: usize = 0,
-
-    pub fn begin(bytes: []const u8) Reading {
-        return .{ .bytes = bytes };
-    }
-
-    pub fn upTo(reading: *Reading, length: usize) void {
-        if (length <= reading.done) return;
-        startReading(reading.bytes[reading.done..length]);
-        reading.done = length;
-    }
-
-    pub fn end(_: *Reading) void {}
-};
+/// Bytes of a map that will be read soon, from front to back.
+pub const readAhead = startReading;
 
 /// Asks for pages of a map that will be read soon. A hint: nothing happens where the system does not take it.
 pub fn startReading(bytes: []const u8) void {

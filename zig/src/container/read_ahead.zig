@@ -1,7 +1,6 @@
 //! Linux and macOS: what the system is told of pages of a map that are read soon. Hints alone.
 
 const std = @import("std");
-const assert = std.debug.assert;
 const builtin = @import("builtin");
 const c = std.c;
 const linux = std.os.linux;
@@ -18,57 +17,39 @@ const madv_populate_read = 22;
 const madv_pageout = 21;
 const look_behind_pages = 16;
 
-/// Bytes of a map that will be read soon, read from front to back. `upTo` comes back when they are there, or as soon as
-/// the system does not say so. Hints alone: nothing happens where the system does not take them.
+/// Reads bytes of a map from front to back, and comes back when they are there, or as soon as the system does not say so.
+/// A hint alone: nothing happens where the system does not take it.
 ///
 /// `WILLNEED` would fill the page cache page by page, which costs the processor and keeps the disk from large
 /// transfers. Asked for in order and in huge pages, as far as the file system has them, the same bytes arrive twice as
 /// fast. That is said of a second view of them: the first one goes on to be read in any order.
-pub const Reading = struct {
-    bytes: []const u8,
-    done: usize = 0,
-    /// From the start of the first page on.
-    view: ?[]const u8,
-
-    pub fn begin(bytes: []const u8) Reading {
-        return .{ .bytes = bytes, .view = if (is_linux and bytes.len > 0) secondView(pagesAround(bytes)) else null };
+pub fn readAhead(bytes: []const u8) void {
+    if (bytes.len == 0) return;
+    const pages = pagesAround(bytes);
+    const view = if (is_linux) secondView(pages) else null;
+    defer if (view) |own| {
+        _ = linux.munmap(own.ptr, own.len);
+    };
+    var at: usize = 0;
+    while (at < pages.len) : (at += step_bytes) {
+        const stop = @min(pages.len, at + step_bytes);
+        if (view == null or !populate(view.?[at..stop])) startReading(pages[at..stop]);
     }
+}
 
-    fn secondView(pages: []const u8) ?[]const u8 {
-        const address = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
-        if (linux.errno(address) != .SUCCESS) return null;
-        const view: [*]const u8 = @ptrFromInt(address);
-        _ = linux.madvise(@constCast(view), pages.len, linux.MADV.SEQUENTIAL);
-        _ = linux.madvise(@constCast(view), pages.len, linux.MADV.HUGEPAGE);
-        return view[0..pages.len];
-    }
+fn secondView(pages: []const u8) ?[]align(std.heap.page_size_min) const u8 {
+    const address = linux.mremap(pages.ptr, 0, pages.len, .{ .MAYMOVE = true }, null);
+    if (linux.errno(address) != .SUCCESS) return null;
+    const view: [*]align(std.heap.page_size_min) const u8 = @ptrFromInt(address);
+    _ = linux.madvise(@constCast(view), pages.len, linux.MADV.SEQUENTIAL);
+    _ = linux.madvise(@constCast(view), pages.len, linux.MADV.HUGEPAGE);
+    return view[0..pages.len];
+}
 
-    /// The first `length` bytes.
-    pub fn upTo(reading: *Reading, length: usize) void {
-        assert(length <= reading.bytes.len);
-        while (reading.done < length) {
-            const stop = @min(length, reading.done + step_bytes);
-            if (!reading.populated(stop)) startReading(reading.bytes[reading.done..stop]);
-            reading.done = stop;
-        }
-    }
-
-    /// Whether the system says that the bytes from `done` to `stop` are there.
-    fn populated(reading: *const Reading, stop: usize) bool {
-        const view = reading.view orelse return false;
-        const in_page = @intFromPtr(reading.bytes.ptr) % std.heap.pageSize();
-        return populate(pagesAround(view[in_page + reading.done .. in_page + stop]));
-    }
-
-    fn populate(pages: []const u8) bool {
-        return linux.errno(linux.madvise(@constCast(pages.ptr), pages.len, madv_populate_read)) == .SUCCESS;
-    }
-
-    pub fn end(reading: *Reading) void {
-        if (reading.view) |view| _ = linux.munmap(view.ptr, view.len);
-        reading.* = undefined;
-    }
-};
+/// Whether the system says that the bytes are there.
+fn populate(pages: []const u8) bool {
+    return linux.errno(linux.madvise(@constCast(pages.ptr), pages.len, madv_populate_read)) == .SUCCESS;
+}
 
 /// Lets the first `length` bytes go that were looked at and are not looked at again soon, if they are all there is in
 /// memory. Otherwise no huge page would fit around them, and megabytes after them would be read page by page.
@@ -181,21 +162,12 @@ test "bytes that are asked for are in memory, as they were, and mapped no second
     for ([_][2]usize{ .{ 0, content.len }, .{ 4095, 4098 }, .{ 9000, 9000 }, .{ content.len, content.len } }) |part| {
         const bytes = mapped[part[0]..part[1]];
         startReading(bytes);
-        var reading: Reading = .begin(bytes);
-        for ([_]usize{ 0, bytes.len / 3, bytes.len / 2, bytes.len }) |length| {
-            reading.upTo(length);
-            try testing.expect(seemsResident(bytes[0..length]));
-        }
-        reading.end();
+        readAhead(bytes);
         try testing.expect(seemsResident(bytes));
     }
     try testing.expectEqualSlices(u8, &content, mapped);
     if (!is_linux) return;
-    var reading: Reading = .begin(mapped);
-    try testing.expect(reading.view != null);
-    try testing.expect(reading.populated(mapped.len));
-    try testing.expectEqual(2, try countMaps(&folder.inner.sub_path));
-    reading.end();
+    try testing.expect(populate(mapped));
     try testing.expectEqual(1, try countMaps(&folder.inner.sub_path));
 }
 

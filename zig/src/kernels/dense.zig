@@ -7,7 +7,6 @@
 const std = @import("std");
 const decode = @import("../codec/rowpack_decode.zig");
 const emit = @import("emit.zig");
-const kept_row = @import("kept_row.zig");
 const panel = @import("panel.zig");
 const row_values = @import("../codec/row_values.zig");
 const rowpack = @import("../codec/rowpack.zig");
@@ -43,9 +42,6 @@ pub const DenseScratch = extern struct {
     piece: *align(64) emit.Piece,
 };
 
-/// How values are wanted: themselves, or as codes and a table where that is smaller and they were looked up anyway.
-pub const Form = enum(u32) { values, codes };
-
 /// What a batch takes of a row: output columns and their values, somewhere in the scratch.
 pub const Selected = extern struct {
     columns: [*]const u32,
@@ -55,9 +51,6 @@ pub const Selected = extern struct {
     background: f32,
     /// The row cannot be taken: `Transform.isScaledBeyond`.
     is_beyond: bool = false,
-    /// Where there are codes, `values` are table_length values that they stand for.
-    codes: ?[*]const u32 = null,
-    table_length: u32 = 0,
 
     pub const nothing: Selected = .{ .columns = &.{}, .values = &.{}, .count = 0, .background = 0 };
 };
@@ -79,7 +72,6 @@ pub fn selectRow(
     row: *const decode.Row,
     open: *const decode.OpenRow,
     total: f64,
-    form: Form,
     scratch: *const DenseScratch,
     selected: *Selected,
 ) RowFault {
@@ -99,12 +91,12 @@ pub fn selectRow(
         if (@typeInfo(Stored) == .int and header.decimal_exponent > 0) return .header;
         if (row_values.largestCode(scratch.row.codes, row.n_values) >= header.palette_length) return .codes;
         paletteTable(Stored, transform, open, scale, scratch.table);
-        selectCodes(plan, row.n_values, form, PaletteRest{ .table = scratch.table }, scratch, selected);
+        selectCodes(plan, row.n_values, PaletteRest{ .table = scratch.table }, scratch, selected);
     } else {
         const base: u32 = if (header.value_mode == .positive_integers) 1 else 0;
         integerTable(transform, base, scale, scratch.table);
         const rest: IntegerRest = .{ .table = scratch.table, .transform = transform, .base = base, .scale = scale };
-        selectCodes(plan, row.n_values, form, rest, scratch, selected);
+        selectCodes(plan, row.n_values, rest, scratch, selected);
     }
     return .none;
 }
@@ -160,7 +152,6 @@ fn paletteTable(
 inline fn selectCodes(
     plan: *const DenseRowPlan,
     n_values: u32,
-    form: Form,
     rest: anytype,
     scratch: *const DenseScratch,
     selected: *Selected,
@@ -173,26 +164,8 @@ inline fn selectCodes(
         return;
     }
     const wanted = keepWanted(plan, n_values, scratch);
-    if (form == .codes) if (tableFor(wanted, rest, scratch.table)) |length| {
-        selected.* = wanted.selected(0);
-        selected.values = scratch.table;
-        selected.codes = wanted.pairs.codes;
-        selected.table_length = length;
-        return;
-    };
     panel.lookUpCodes(wanted.pairs.codes, wanted.count, scratch.table, rest);
     selected.* = wanted.selected(0);
-}
-
-/// Completes the table for the codes that are wanted and gives its length; null where codes and table would not be
-/// smaller than the values.
-fn tableFor(wanted: Wanted, rest: anytype, table: [*]f32) ?u32 {
-    const length = row_values.largestCode(wanted.pairs.codes, wanted.count) +| 1;
-    if (wanted.count == 0 or length > kept_row.table_length_max or length * 4 > wanted.count * 3) return null;
-    if (length > small_codes) for (wanted.pairs.codes[0..wanted.count]) |code| {
-        if (code >= small_codes) table[code] = rest.of(code);
-    };
-    return length;
 }
 
 const Wanted = struct {
@@ -269,7 +242,6 @@ pub fn emitSelected(
     way: emit.Way,
     out: [*]u8,
 ) void {
-    assert(selected.codes == null);
     const emission = plan.emission(way, selected.background);
     const columns = selected.columns[0..selected.count];
     emit.emitRow(&emission, columns, emit.Values{ .values = selected.values }, scratch.piece, out);

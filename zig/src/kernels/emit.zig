@@ -59,17 +59,7 @@ pub const Values = struct {
     }
 };
 
-/// The values of a row by their codes.
-pub const CodedValues = struct {
-    table: [*]const f32,
-    codes: [*]const u8,
-
-    inline fn at(self: CodedValues, index: usize) f32 {
-        return self.table[self.codes[index]];
-    }
-};
-
-/// `slots`, u32 or u16, and `values`, `Values` or `CodedValues`, are the row's; slots are below n_output, and of equal ones
+/// `slots`, u32 or u16, and `values` are the row's; slots are below n_output, and of equal ones
 /// the last counts. They mostly ascend; where they do not, a row of more than a piece goes the plain way. `piece` holds
 /// zeros, before and after. Every element of `out` is written.
 pub fn emitRow(

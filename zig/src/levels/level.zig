@@ -7,7 +7,6 @@ const chunk = @import("../deflate/chunk.zig");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
-const kept_row = @import("../kernels/kept_row.zig");
 const log_scaled = @import("../kernels/log_scaled.zig");
 const ranked_places = @import("../kernels/ranked_places.zig");
 const row_sum = @import("../kernels/row_sum.zig");
@@ -67,12 +66,11 @@ fn selectRow(
     row: *const decode.Row,
     open: *const decode.OpenRow,
     total: f64,
-    form: dense.Form,
     scratch: *const dense.DenseScratch,
     selected: *dense.Selected,
 ) callconv(.c) RowFault {
     switch (@as(ValueType, @fromBackingInt(@intCast(value_type)))) {
-        inline else => |stored| return dense.selectRow(stored.Of(), plan, row, open, total, form, scratch, selected),
+        inline else => |stored| return dense.selectRow(stored.Of(), plan, row, open, total, scratch, selected),
     }
 }
 
@@ -93,21 +91,6 @@ fn emitSelected(
     out: [*]u8,
 ) callconv(.c) void {
     dense.emitSelected(plan, selected, scratch, way, out);
-}
-
-fn writeKept(selected: *const dense.Selected, width: kept_row.Width, record: kept_row.Record) callconv(.c) void {
-    kept_row.write(selected, width, record);
-}
-
-fn emitKept(
-    plan: *const dense.DenseRowPlan,
-    record: kept_row.Record,
-    width: kept_row.Width,
-    scratch: *const dense.DenseScratch,
-    way: emit.Way,
-    out: [*]u8,
-) callconv(.c) void {
-    kept_row.emitKept(plan, record, width, scratch, way, out);
 }
 
 fn copyWords(way: emit.Way, source: [*]const u32, n_words: usize, target: [*]u32) callconv(.c) void {
@@ -209,8 +192,6 @@ const table: table_format.Table = .{
     .selectRow = selectRow,
     .selectValues = selectValues,
     .emitSelected = emitSelected,
-    .writeKept = writeKept,
-    .emitKept = emitKept,
     .copyWords = copyWords,
     .logScaled = logScaled,
     .librarySize = librarySize,

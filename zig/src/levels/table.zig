@@ -5,7 +5,6 @@ const bin_lookup = @import("../kernels/tokens/bin_lookup.zig");
 const decode = @import("../codec/rowpack_decode.zig");
 const dense = @import("../kernels/dense.zig");
 const emit = @import("../kernels/emit.zig");
-const kept_row = @import("../kernels/kept_row.zig");
 const rank_values = @import("../kernels/tokens/rank_values.zig");
 const ranked_places = @import("../kernels/ranked_places.zig");
 const whole_codes = @import("../kernels/tokens/whole_codes.zig");
@@ -51,7 +50,6 @@ pub const Table = extern struct {
         row: *const decode.Row,
         open: *const decode.OpenRow,
         total: f64,
-        form: dense.Form,
         scratch: *const dense.DenseScratch,
         selected: *dense.Selected,
     ) callconv(.c) decode.RowFault,
@@ -68,17 +66,6 @@ pub const Table = extern struct {
     emitSelected: *const fn (
         plan: *const dense.DenseRowPlan,
         selected: *const dense.Selected,
-        scratch: *const dense.DenseScratch,
-        way: emit.Way,
-        out: [*]u8,
-    ) callconv(.c) void,
-
-    /// A row that is kept for later, and its dense form.
-    writeKept: *const fn (selected: *const dense.Selected, width: kept_row.Width, record: kept_row.Record) callconv(.c) void,
-    emitKept: *const fn (
-        plan: *const dense.DenseRowPlan,
-        record: kept_row.Record,
-        width: kept_row.Width,
         scratch: *const dense.DenseScratch,
         way: emit.Way,
         out: [*]u8,

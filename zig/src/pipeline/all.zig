@@ -4,8 +4,6 @@ test {
     _ = @import("buffers.zig");
     _ = @import("concatenation_differential.zig");
     _ = @import("csr_source.zig");
-    _ = @import("early_differential.zig");
-    _ = @import("early_rows.zig");
     _ = @import("hints.zig");
     _ = @import("pipeline_race.zig");
     _ = @import("pipeline_test.zig");

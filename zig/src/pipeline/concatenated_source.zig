@@ -5,7 +5,6 @@ const assert = std.debug.assert;
 
 const buffers = @import("buffers.zig");
 const csr_source = @import("csr_source.zig");
-const early_rows = @import("early_rows.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
@@ -40,7 +39,6 @@ pub const ConcatenatedSource = struct {
     }
 
     pub fn decode(source: *const ConcatenatedSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
-        if (task.early) |early| return early_rows.decodeBeside(early, source, task, scratch, report);
         defer if (source.layout == .dense) emit.finishStreaming();
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
             source.whole.prefetch(task.rows[0..task.end], index);
@@ -74,65 +72,13 @@ pub const ConcatenatedSource = struct {
         }
     }
 
-    pub fn rowBytes(source: *const ConcatenatedSource) usize {
-        return source.whole.rowBytes();
-    }
-
-    /// That of the first member: rows of all are put together in the same way.
-    pub fn emission(source: *const ConcatenatedSource) *const DenseRowPlan {
-        return &source.whole.members[0].columns.plan.row_plan;
-    }
-
-    pub fn denseRow(
-        source: *const ConcatenatedSource,
-        row: i64,
-        scratch: *Scratch,
-        way: emit.Way,
-        out: [*]u8,
-        report: *Report,
-    ) Failure!void {
-        return source.whole.denseRow(source.whole.places.placeOf(@intCast(row)), scratch, way, out, report);
-    }
-
-    pub fn prefetchEntry(source: *const ConcatenatedSource, row: i64) void {
-        source.whole.prefetchEntry(row);
-    }
-
-    pub fn prefetchPayload(source: *const ConcatenatedSource, row: i64) void {
-        source.whole.prefetchPayload(row);
-    }
-
-    /// Columns of a dense batch.
-    pub fn keptColumns(source: *const ConcatenatedSource) ?u32 {
-        return if (source.layout == .dense) source.whole.n_output else null;
-    }
-
-    pub fn decodeEarly(source: *const ConcatenatedSource, claim: early_rows.Claim, scratch: *Scratch) void {
-        var report: Report = .{};
-        for (claim.rows(), claim.begin..) |row, place| {
-            source.whole.prefetch(claim.early.rows, place);
-            const selected = source.whole.selectRow(row, .codes, scratch, &report) catch continue;
-            claim.early.keep(place, &selected);
-        }
-    }
-
     pub fn finish(source: *const ConcatenatedSource, n_rows: usize, memory: Memory) void {
         if (source.layout == .csr) csr_source.moveTogether(n_rows, memory);
     }
 
-    pub fn willNeed(source: *const ConcatenatedSource, range: hints.RowRange, progress: anytype) void {
-        const Shifted = struct {
-            whole: @TypeOf(progress),
-            start: u64,
-
-            pub fn reached(own: @This(), row_stop: u64) void {
-                own.whole.reached(own.start + row_stop);
-            }
-        };
+    pub fn willNeed(source: *const ConcatenatedSource, range: hints.RowRange) void {
         var parts: Parts = .{ .whole = &source.whole, .range = range };
-        while (parts.next()) |part| {
-            part.matrix.willNeed(part.row_start, part.row_stop, Shifted{ .whole = progress, .start = part.start });
-        }
+        while (parts.next()) |part| part.matrix.willNeed(part.row_start, part.row_stop);
     }
 
     pub fn seemsResident(source: *const ConcatenatedSource, range: hints.RowRange) bool {
@@ -150,8 +96,8 @@ const Parts = struct {
     /// What is left of it.
     range: hints.RowRange,
 
-    /// Its rows count from its own first one, which is row `start` of the whole.
-    const Part = struct { matrix: *const matrices.Matrix, start: u64, row_start: u64, row_stop: u64 };
+    /// Its rows count from its own first one.
+    const Part = struct { matrix: *const matrices.Matrix, row_start: u64, row_stop: u64 };
 
     fn next(self: *Parts) ?Part {
         const row = self.range.row_start;
@@ -163,7 +109,6 @@ const Parts = struct {
         self.range.row_start = stop;
         return .{
             .matrix = self.whole.members[member].matrix,
-            .start = start,
             .row_start = row - start,
             .row_stop = stop - start,
         };

@@ -118,18 +118,6 @@ pub const Concatenation = struct {
             return places_module.inMember(place.member, failure, report);
     }
 
-    /// What a dense batch takes of a row; it stays in the scratch, until the next row.
-    pub fn selectRow(
-        self: *const Concatenation,
-        row: i64,
-        form: dense.Form,
-        scratch: *Scratch,
-        report: *Report,
-    ) Failure!dense.Selected {
-        const place = self.places.placeOf(@intCast(row));
-        return selectMemberRow(&self.members[place.member], place.row, form, scratch, report);
-    }
-
     /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
     /// how many it has.
     pub fn csrRow(
@@ -154,7 +142,7 @@ fn denseMemberRow(
     out: [*]u8,
     report: *Report,
 ) Failure!void {
-    const selected = try selectMemberRow(member, row, .values, scratch, report);
+    const selected = try selectMemberRow(member, row, scratch, report);
     member.matrix.level.emitSelected(&member.columns.plan.row_plan, &selected, &scratch.arrays, way, out);
 }
 
@@ -162,14 +150,13 @@ fn denseMemberRow(
 fn selectMemberRow(
     member: *const Member,
     row: u64,
-    form: dense.Form,
     scratch: *Scratch,
     report: *Report,
 ) Failure!dense.Selected {
     const columns = member.columns;
     if (columns.order != .shared) {
         const found = try member.matrix.openRow(@intCast(row), scratch, report);
-        return member.matrix.selectRow(&columns.plan, &found, form, scratch, report);
+        return member.matrix.selectRow(&columns.plan, &found, scratch, report);
     }
     const shared = try sharedRow(member, row, scratch, report);
     // the entries lie in neither of these

@@ -104,7 +104,7 @@ pub const CsrSource = struct {
             level.copyWords(way, decoded, values.len, @ptrCast(values.ptr));
             return values.len;
         }
-        const selected = try source.matrix.selectRow(&source.plan, found, .values, scratch, report);
+        const selected = try source.matrix.selectRow(&source.plan, found, scratch, report);
         assert(selected.count <= indices.len and selected.count <= values.len);
         level.copyWords(way, selected.columns, selected.count, @ptrCast(indices.ptr));
         level.copyWords(way, @ptrCast(selected.values), selected.count, @ptrCast(values.ptr));

@@ -3,7 +3,6 @@
 const std = @import("std");
 const Allocator = std.mem.Allocator;
 
-const early_rows = @import("early_rows.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const pipelines = @import("pipeline.zig");
@@ -24,9 +23,6 @@ pub const Probe = struct {
     resident: bool = false,
     /// While set, reading ahead does not end.
     reading: bool = false,
-    /// Rows that were decoded early, and those of them that came into batches.
-    early: u32 = 0,
-    early_used: u32 = 0,
     /// Batches that were received.
     finished: u32 = 0,
     /// How often the place of a row was asked for.
@@ -68,12 +64,6 @@ pub const Probe = struct {
         probe.mutex.lock();
         defer probe.mutex.unlock();
         while (probe.places < count) probe.changed.wait(&probe.mutex);
-    }
-
-    pub fn awaitEarly(probe: *Probe, count: u32) void {
-        probe.mutex.lock();
-        defer probe.mutex.unlock();
-        while (probe.early < count) probe.changed.wait(&probe.mutex);
     }
 
     pub fn awaitHintedRows(probe: *Probe, count: u64) void {
@@ -156,7 +146,6 @@ pub const FakeSource = struct {
         @memset(scratch.memory, 1);
         const out = std.mem.bytesAsSlice(i64, task.memory);
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
-            if (task.early) |early| if (early.find(row) != null) source.countUsed(early);
             @memset(out[index * source.width ..][0..source.width], row);
             if (source.bad_multiple > 0 and @mod(row, source.bad_multiple) == 0) {
                 report.at("fake", 3, @intCast(row));
@@ -165,36 +154,12 @@ pub const FakeSource = struct {
         }
     }
 
-    pub fn willNeed(source: *const FakeSource, range: hints.RowRange, progress: anytype) void {
-        progress.reached(range.row_start + (range.row_end - range.row_start) / 2);
-        defer progress.reached(range.row_end);
+    pub fn willNeed(source: *const FakeSource, range: hints.RowRange) void {
         source.probe.mutex.lock();
         defer source.probe.mutex.unlock();
         source.probe.hinted_rows += range.row_end - range.row_start;
         source.probe.changed.broadcast();
         while (source.probe.reading) source.probe.changed.wait(&source.probe.mutex);
-    }
-
-    pub fn keptColumns(_: *const FakeSource) ?u32 {
-        return 1;
-    }
-
-    pub fn decodeEarly(source: *const FakeSource, claim: early_rows.Claim, scratch: *Scratch) void {
-        @memset(scratch.memory, 2);
-        for (claim.rows(), claim.begin..) |row, place| {
-            if (source.bad_multiple == 0 or @mod(row, source.bad_multiple) != 0) claim.early.keep(place, &.nothing);
-        }
-        source.probe.mutex.lock();
-        defer source.probe.mutex.unlock();
-        source.probe.early += @intCast(claim.rows().len);
-        source.probe.changed.broadcast();
-    }
-
-    fn countUsed(source: *const FakeSource, early: *early_rows.EarlyRows) void {
-        early.countUsed(1);
-        source.probe.mutex.lock();
-        defer source.probe.mutex.unlock();
-        source.probe.early_used += 1;
     }
 
     pub fn seemsResident(source: *const FakeSource, _: hints.RowRange) bool {

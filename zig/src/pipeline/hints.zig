@@ -14,11 +14,6 @@ pub const Hint = struct {
     holds: bool = false,
 };
 
-/// For sources that read without telling how far they have come.
-pub const Silent = struct {
-    pub fn reached(_: Silent, _: u64) void {}
-};
-
 /// Hints that wait at most; two shard groups of ordinary size. The oldest go first: what is read next matters most.
 pub const hints_max = 64;
 
@@ -31,13 +26,10 @@ pub const Hints = struct {
     count: usize = 0,
     /// Those that hold, the one that is being read among them.
     holding: usize = 0,
-    /// While some hold: the bytes of those of the rows before it that were told of are there.
-    row_stop: u64 = 0,
 
     /// Drops the hint when too many wait: it only makes things faster.
     pub fn push(hints: *Hints, hint: Hint) void {
         if (hints.count == hints_max) return;
-        if (hint.holds and hints.holding == 0) hints.row_stop = 0;
         hints.waiting[(hints.head + hints.count) % hints_max] = hint;
         hints.count += 1;
         hints.holding += @intFromBool(hint.holds);
@@ -49,11 +41,6 @@ pub const Hints = struct {
         hints.head = (hints.head + 1) % hints_max;
         hints.count -= 1;
         return hint;
-    }
-
-    /// Of the hint that was popped, the rows before this one have been read.
-    pub fn reached(hints: *Hints, row_stop: u64) void {
-        hints.row_stop = @max(hints.row_stop, row_stop);
     }
 
     /// A hint that was popped has been read.

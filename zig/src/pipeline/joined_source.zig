@@ -101,7 +101,7 @@ pub const JoinedSource = struct {
         while (row < range.row_end) {
             const place = source.places.placeOf(row);
             const stop = @min(range.row_end, source.places.starts[place.member + 1]);
-            source.sources[place.member].matrix.willNeed(place.row, place.row + (stop - row), hints.Silent{});
+            source.sources[place.member].matrix.willNeed(place.row, place.row + (stop - row));
             row = stop;
         }
     }

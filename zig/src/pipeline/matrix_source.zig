@@ -4,7 +4,6 @@ const std = @import("std");
 const Allocator = std.mem.Allocator;
 
 const buffers = @import("buffers.zig");
-const early_rows = @import("early_rows.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
@@ -111,20 +110,6 @@ pub const MatrixSource = union(enum) {
         }
     }
 
-    pub fn keptColumns(source: *const MatrixSource) ?u32 {
-        return switch (source.*) {
-            inline .dense, .concatenated => |*own| own.keptColumns(),
-            .csr, .joined => null,
-        };
-    }
-
-    pub fn decodeEarly(source: *const MatrixSource, claim: early_rows.Claim, scratch: *Scratch) void {
-        switch (source.*) {
-            inline .dense, .concatenated => |*own| own.decodeEarly(claim, scratch),
-            .csr, .joined => unreachable, // they keep none
-        }
-    }
-
     pub fn seemsResident(source: *const MatrixSource, range: hints.RowRange) bool {
         return switch (source.*) {
             .concatenated => |*own| own.seemsResident(range),
@@ -133,11 +118,10 @@ pub const MatrixSource = union(enum) {
         };
     }
 
-    pub fn willNeed(source: *const MatrixSource, range: hints.RowRange, progress: anytype) void {
+    pub fn willNeed(source: *const MatrixSource, range: hints.RowRange) void {
         switch (source.*) {
-            .concatenated => |*own| own.willNeed(range, progress),
-            .joined => |*own| own.willNeed(range),
-            inline else => |*own| own.matrix.willNeed(range.row_start, range.row_end, progress),
+            inline .concatenated, .joined => |*own| own.willNeed(range),
+            inline else => |*own| own.matrix.willNeed(range.row_start, range.row_end),
         }
     }
 };

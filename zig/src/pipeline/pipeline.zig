@@ -10,11 +10,8 @@
 //!   source.prepare(rows, memory)                          before any of its rows is decoded
 //!   source.decode(task, *scratch, report) Failure!void    writes every byte of the task's rows
 //!   source.finish(n_rows, memory)                         after all of them, when the batch is received
-//!   source.willNeed(RowRange, progress)                   tells the system which bytes are read soon, and calls
-//!                                                         progress.reached(row) when those before a row are there
+//!   source.willNeed(RowRange)                             has the bytes of rows read that are needed soon
 //!   source.seemsResident(RowRange) bool                   whether they are in memory, at a glance
-//!   source.keptColumns() ?u32                             columns of a batch, if its rows can be decoded early
-//!   source.decodeEarly(claim, *scratch)                   keeps what batches take of the rows; leaves out those that fail
 //!   source.isCsr() bool                                   whether `batchBytes` looks at the counts of rows
 //!   source.placeOf(row) ?Place                            where its bytes are, for scattered_reads.zig
 //!   source.expectScattered(bool)                          whether single rows are touched, and not stretches
@@ -27,7 +24,6 @@ const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
 
 const buffers = @import("buffers.zig");
-const early_rows = @import("early_rows.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const platform = @import("platform.zig");
@@ -37,7 +33,6 @@ const ScatteredReads = @import("scattered_reads.zig").ScatteredReads;
 const sync = @import("sync.zig");
 const threads = @import("threads.zig");
 const Buffer = buffers.Buffer;
-const EarlyRows = early_rows.EarlyRows;
 const Failure = errors.Failure;
 const Life = threads.Life;
 const Report = errors.Report;
@@ -72,8 +67,6 @@ pub const Task = struct {
     begin: usize,
     end: usize,
     memory: []align(buffers.alignment.toByteUnits()) u8,
-    /// Where some of the rows may have been decoded already.
-    early: ?*EarlyRows = null,
 };
 
 pub fn Pipeline(comptime Source: type) type {
@@ -103,7 +96,6 @@ pub fn Pipeline(comptime Source: type) type {
         queue: queues.Queue,
         hints: hints.Hints = .{},
         scattered: ScatteredReads,
-        early: ?*EarlyRows = null,
         /// Workers that wait for `work`.
         idle_count: usize = 0,
         /// Threads that have not ended, those that read ahead among them.
@@ -206,7 +198,6 @@ pub fn Pipeline(comptime Source: type) type {
             defer self.mutex.unlock();
             self.cancelPending();
             self.hints.clear();
-            self.replaceEarly(null);
         }
 
         /// Has a thread tell the system that these rows are read soon. Hints that come too fast are dropped. With
@@ -227,32 +218,15 @@ pub fn Pipeline(comptime Source: type) type {
             return holds;
         }
 
-        /// While batches are held, has threads decode rows whose bytes have arrived, if the source can keep what
-        /// batches take of them; in no more memory than that. The rows ascend and are the source's, each in one batch to
-        /// come, and ranges that hold were told in that order.
-        pub fn decodeEarly(self: *Self, rows: []const i64, bytes_max: usize, report: *Report) Failure!void {
-            try self.checkProcess(report);
-            const n_columns = self.source.keptColumns() orelse return;
-            try self.ensureWorkers(report);
-            const early = try EarlyRows.create(.{
-                .allocator = self.allocator,
-                .page_allocator = self.page_allocator,
-                .rows = rows,
-                .n_output = n_columns,
-                .bytes_max = bytes_max,
-            }) orelse return;
-            self.mutex.lock();
-            defer self.mutex.unlock();
-            self.replaceEarly(early);
-            if (self.hints.holding == 0) self.replaceEarly(null);
-            self.work.broadcast();
-        }
-
         /// Whether batches take rows from anywhere, so that each is asked for on its own.
         pub fn expectScattered(self: *Self, scattered: bool, report: *Report) Failure!void {
             try self.checkProcess(report);
-            if (self.scattered.enabled == scattered) return;
-            self.scattered.enabled = scattered;
+            if (self.scattered.enabled == scattered) return; // no other thread changes it
+            {
+                self.mutex.lock();
+                defer self.mutex.unlock();
+                self.scattered.enabled = scattered;
+            }
             self.source.expectScattered(scattered);
         }
 
@@ -268,7 +242,6 @@ pub fn Pipeline(comptime Source: type) type {
             if (!all_ended) return error.Timeout;
 
             self.cancelPending();
-            self.replaceEarly(null);
             for (self.workers[0..self.scratch_count]) |*worker| worker.scratch.deinit();
             self.pool.close();
             self.queue.deinit(self.allocator);
@@ -326,13 +299,6 @@ pub fn Pipeline(comptime Source: type) type {
                 return report.fail(error.Timeout, "the next batch is not ready yet", .{});
             }
             return self.queue.popFinished();
-        }
-
-        /// Those before are forgotten as soon as no thread reads them any more.
-        fn replaceEarly(self: *Self, early: ?*EarlyRows) void {
-            const before = self.early;
-            self.early = early;
-            if (before) |own| if (own.lose()) own.destroy();
         }
 
         fn cancelPending(self: *Self) void {
@@ -409,45 +375,16 @@ pub fn Pipeline(comptime Source: type) type {
             defer self.threadEnds();
             var faults: row_reads.Faults = .begin();
             while (self.life.load(.acquire) != .stopping) {
-                if (self.hints.holding > 0) {
-                    if (self.claimEarly()) |claim| {
-                        self.decodeEarlyRows(claim, scratch);
+                if (self.hints.holding == 0) {
+                    if (self.queue.claim()) |range| {
+                        self.decode(range, scratch, &faults);
                         continue;
                     }
-                } else if (self.queue.claim()) |range| {
-                    self.decode(range, scratch, &faults);
-                    continue;
                 }
                 self.idle_count += 1;
                 self.work.wait(&self.mutex);
                 self.idle_count -= 1;
             }
-        }
-
-        fn claimEarly(self: *Self) ?early_rows.Claim {
-            const early = self.early orelse return null;
-            return early.claim(self.hints.row_stop, self.queue.range_rows);
-        }
-
-        /// Gives the mutex up while it decodes.
-        fn decodeEarlyRows(self: *Self, claim: early_rows.Claim, scratch: *Source.Scratch) void {
-            self.mutex.unlock();
-            self.source.decodeEarly(claim, scratch);
-            self.mutex.lock();
-            claim.early.running -= 1;
-            self.leaveEarly(claim.early);
-        }
-
-        /// Lets early rows go that a thread has used, and forgets them when no batch will: gives the mutex up then.
-        fn leaveEarly(self: *Self, early: *EarlyRows) void {
-            if (self.early == early and self.hints.holding == 0 and early.isSpent()) {
-                self.early = null;
-                assert(!early.lose());
-            }
-            if (!early.lose()) return;
-            self.mutex.unlock();
-            early.destroy();
-            self.mutex.lock();
         }
 
         /// Gives the mutex up while it decodes.
@@ -458,10 +395,8 @@ pub fn Pipeline(comptime Source: type) type {
                 .begin = range.begin,
                 .end = range.end,
                 .memory = request.buffer.?.memory[0..request.bytes],
-                .early = self.early,
             };
             const watched = self.scattered.enabled;
-            if (task.early) |early| early.users += 1;
             self.mutex.unlock();
             var report: Report = .{};
             const failure: ?Failure = if (self.source.decode(task, scratch, &report)) |_| null else |err| err;
@@ -470,21 +405,7 @@ pub fn Pipeline(comptime Source: type) type {
             const outcome = self.queue.complete(range, failure, &report);
             if (outcome.oldest_finished) self.finished.signal();
             if (outcome.orphan) |buffer| buffer.release();
-            if (task.early) |early| self.leaveEarly(early);
         }
-
-        /// Told by the source while it reads rows.
-        const Progress = struct {
-            pipeline: *Self,
-
-            pub fn reached(progress: Progress, row_stop: u64) void {
-                const self = progress.pipeline;
-                self.mutex.lock();
-                defer self.mutex.unlock();
-                self.hints.reached(row_stop);
-                if (self.hints.holding > 0 and self.early != null and self.idle_count > 0) self.work.broadcast();
-            }
-        };
 
         fn hintLoop(self: *Self) void {
             threads.nameSelf("scx-read-ahead");
@@ -497,7 +418,7 @@ pub fn Pipeline(comptime Source: type) type {
                     continue;
                 };
                 self.mutex.unlock();
-                self.source.willNeed(hint.range, Progress{ .pipeline = self });
+                self.source.willNeed(hint.range);
                 self.mutex.lock();
                 self.hints.done(hint);
                 if (hint.holds and self.hints.holding == 0) {

@@ -42,10 +42,6 @@ const Life = struct {
         const start = life.next_row;
         const end = start + 40;
         _ = try life.pipeline.willNeed(.{ .row_start = @intCast(start), .row_end = @intCast(end) }, true, &life.report);
-        if (life.random.boolean()) return;
-        var rows: [20]i64 = undefined;
-        for (&rows, 0..) |*row, index| row.* = start + 2 * @as(i64, @intCast(index));
-        try life.pipeline.decodeEarly(&rows, 4 << 20, &life.report);
     }
 
     fn submit(life: *Life) !void {

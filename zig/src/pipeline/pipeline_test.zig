@@ -228,72 +228,6 @@ test "a pipeline ends while it waits for bytes, and goes on after a cancel" {
     try pipeline.close(wait_ms);
 }
 
-const early_bytes = 4 << 20;
-
-test "rows whose bytes have arrived are decoded while batches are held, and go into their batches" {
-    var probe: Probe = .{ .reading = true };
-    const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 2, .bad_multiple = 3 }, 2, 2);
-    var report: Report = .{};
-    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
-    probe.awaitHintedRows(20);
-    // half of the bytes are there: rows 1, 2, 4, 5, 6 and 8, of which 6 fails
-    try pipeline.decodeEarly(&.{ 1, 2, 4, 5, 6, 8, 11, 13 }, early_bytes, &report);
-    probe.awaitEarly(6);
-    try pipeline.submit(&.{ 13, 4, 1 }, &report);
-    try testing.expectError(error.Timeout, pipeline.wait(20, &report));
-    try testing.expectEqual(@as(u32, 6), probe.early);
-    probe.holdReading(false);
-    const first = try pipeline.wait(wait_ms, &report);
-    try expectRows(first, 2, &.{ 13, 4, 1 });
-    first.buffer.release();
-    try testing.expectEqual(@as(u32, 2), probe.early_used);
-    try testing.expect(pipeline.early != null);
-    // a row that failed is decoded again, and fails with its batch
-    try pipeline.submit(&.{6}, &report);
-    try testing.expectError(error.Corrupt, pipeline.wait(wait_ms, &report));
-    try pipeline.submit(&.{ 8, 2, 11, 5 }, &report);
-    const last = try pipeline.wait(wait_ms, &report);
-    try expectRows(last, 2, &.{ 8, 2, 11, 5 });
-    last.buffer.release();
-    try testing.expectEqual(@as(u32, 5), probe.early_used);
-    try pipeline.close(wait_ms);
-    try testing.expect(probe.early == 6);
-}
-
-test "early rows go when the last one is used, with a cancel, and where nothing is held" {
-    var probe: Probe = .{ .reading = true };
-    const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
-    var report: Report = .{};
-    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
-    probe.awaitHintedRows(20);
-    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report);
-    probe.awaitEarly(2);
-    probe.holdReading(false);
-    try pipeline.submit(&.{ 2, 1 }, &report);
-    const batch = try pipeline.wait(wait_ms, &report);
-    batch.buffer.release();
-    pipeline.mutex.lock();
-    while (pipeline.early != null) {
-        pipeline.mutex.unlock();
-        try std.Thread.yield();
-        pipeline.mutex.lock();
-    }
-    pipeline.mutex.unlock();
-
-    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report); // all is there
-    try testing.expectEqual(null, pipeline.early);
-    probe.holdReading(true);
-    _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 20 }, true, &report);
-    probe.awaitHintedRows(40);
-    try pipeline.decodeEarly(&.{ 1, 2 }, early_bytes, &report);
-    try pipeline.decodeEarly(&.{ 3, 4 }, early_bytes, &report);
-    probe.awaitEarly(4);
-    try pipeline.cancel(&report);
-    try testing.expectEqual(null, pipeline.early);
-    probe.holdReading(false);
-    try pipeline.close(wait_ms);
-}
-
 test "another process is refused, and its close does nothing" {
     var probe: Probe = .{};
     const pipeline = try openWith(testing.allocator, .{ .probe = &probe, .width = 1 }, 1, 1);
@@ -325,7 +259,6 @@ fn openAndUse(allocator: std.mem.Allocator) !void {
     var report: Report = .{};
     try pipeline.submit(&.{ 1, 2, 3, 4 }, &report);
     _ = try pipeline.willNeed(.{ .row_start = 0, .row_end = 10 }, true, &report);
-    try pipeline.decodeEarly(&.{ 1, 2, 3, 4 }, early_bytes, &report);
     const batch = try pipeline.wait(wait_ms, &report);
     defer batch.buffer.release();
     try expectRows(batch, 2, &.{ 1, 2, 3, 4 });

@@ -104,12 +104,6 @@ class Matrix:
         """How many values are stored."""
         return self.info.nnz
 
-    def seems_resident(self) -> bool:
-        """Whether its bytes are in memory, as far as a few pages tell, or that is unknown."""
-        resident = native().ffi.new("uint32_t *")
-        call("scx_matrix_seems_resident", self.handle, resident, path=self._path)
-        return bool(resident[0])
-
     def row_counts(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How many values each of the rows stores, int64."""
         counts = np.empty(len(rows), dtype=np.int64)

@@ -258,26 +258,12 @@ class MatrixPipeline(Closing, Generic[BatchT]):
         """Forget all batches that were submitted and not received."""
         self._call("scx_pipeline_cancel")
 
-    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> bool:
-        """Have a thread tell the system that the bytes of these rows are read soon.
+    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> None:
+        """Have a thread read the bytes of these rows, which are needed soon.
 
-        Returns
-        -------
-        Whether no batch is decoded until they are there: `hold` is true and they are not in memory.
+        With `hold`, no batch is decoded until those that were not in memory are there.
         """
-        holds = native().ffi.new("uint32_t *")
-        self._call("scx_pipeline_will_need", row_start, row_end, int(hold), holds)
-        return bool(holds[0])
-
-    def decode_early(self, rows: npt.NDArray[np.int64], *, max_bytes: int) -> None:
-        """While batches are held, decode these rows as their bytes arrive, and keep the results.
-
-        They stay, in at most `max_bytes`, until their batches take them or `cancel`. The rows
-        ascend, each is in one batch to come, and ranges were told of in that order. For dense
-        batches; otherwise, or where nothing is held, it does nothing.
-        """
-        pointer = binding.input_array(rows, np.int64, "rows")
-        self._call("scx_pipeline_decode_early", pointer, rows.size, max_bytes)
+        self._call("scx_pipeline_will_need", row_start, row_end, int(hold))
 
     def expect_scattered(self, *, scattered: bool = True) -> None:
         """Whether batches take rows from anywhere.

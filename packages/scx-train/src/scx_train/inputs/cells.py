@@ -48,10 +48,6 @@ class Cells(Protocol):
         """Equal for files of equal content."""
         ...
 
-    def seem_resident(self) -> bool:
-        """Whether their bytes are in memory, as far as a few pages tell."""
-        ...
-
     def obs_columns(self, names: tuple[str, ...]) -> dict[str, ObsValues]:
         """The columns, each with an entry for each row of the file."""
         ...

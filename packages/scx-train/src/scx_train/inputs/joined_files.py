@@ -76,10 +76,6 @@ class JoinedFiles(Generic[PartT]):
             [part.deleted_rows + offset for part, offset in self._with_offsets()]
         ).astype(np.int64)
 
-    def seem_resident(self) -> bool:
-        """Whether the bytes of all files are in memory, as far as a few pages tell."""
-        return all(part.seem_resident() for part in self.parts)
-
     def obs_columns(self, names: tuple[str, ...]) -> dict[str, ObsValues]:
         """The columns of all files, end to end, with one code for each label.
 

@@ -56,10 +56,6 @@ class Modalities(OpenFile):
         """For each modality a mask over the rows of the file."""
         return {name: self._mask(source.rows) for name, source in self.sources.items()}
 
-    def seem_resident(self) -> bool:
-        """Whether the bytes of all of them are in memory, as far as a few pages tell."""
-        return all(source.seem_resident() for source in self.sources.values())
-
     def obs_columns(self, names: tuple[str, ...]) -> dict[str, ObsValues]:
         """The columns, each with an entry for each row of the file.
 

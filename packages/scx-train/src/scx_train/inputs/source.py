@@ -122,10 +122,6 @@ class Source(OpenFile):
         assert holder.raw is not None
         return holder.raw
 
-    def seem_resident(self) -> bool:
-        """Whether the bytes of the matrix are in memory, as far as a few pages tell."""
-        return self.matrix is None or self.matrix.seems_resident()
-
     def obs_columns(self, names: Iterable[str]) -> dict[str, ObsValues]:
         """The columns, each with an entry for each row of the file.
 

@@ -22,11 +22,6 @@ HUGE_PAGE = 2 * MB
 # Of one decoding thread: arrays over the genes, and the stack it touches.
 SCRATCH_PER_GENE = 28
 SCRATCH_FIXED = 64 * 1024
-# Of a row that is decoded before its batch: where it is and how its values are coded; its columns
-# and values. No more than a disk brings while as much is decoded.
-EARLY_PER_ROW = 96
-EARLY_PER_VALUE = 6
-EARLY_MAX = 64 * MB
 # The room of CSR batches follows from the rows of each; theirs vary.
 CSR_MARGIN = 1.125
 
@@ -41,8 +36,6 @@ class MatrixDemand:
         Genes of the matrix, and columns of a dense batch.
     mean_values
         Stored values of a cell on average for CSR batches; None for dense ones.
-    mean_kept
-        Values of a cell, at most, on average, that a dense batch takes; 0 for CSR batches.
     value_bytes
         Of an element of a dense batch.
     """
@@ -50,7 +43,6 @@ class MatrixDemand:
     n_vars: int
     n_output_genes: int
     mean_values: float | None
-    mean_kept: float = 0.0
     value_bytes: int = 4
 
     def buffer_bytes(self, batch_size: int) -> int:
@@ -60,12 +52,6 @@ class MatrixDemand:
         else:
             size = int(batch_size * (8 + 8 * CSR_MARGIN * self.mean_values))
         return size if size < 2 * HUGE_PAGE else -(-size // HUGE_PAGE) * HUGE_PAGE
-
-    def early_bytes(self, n_rows: int) -> int:
-        """What is worth to keep of rows that are decoded before their batches."""
-        if self.mean_kept == 0:
-            return 0
-        return int(n_rows * (EARLY_PER_ROW + EARLY_PER_VALUE * self.mean_kept))
 
     @property
     def scratch_bytes(self) -> int:
@@ -87,8 +73,6 @@ class Demand:
         Cells of the largest group of shards.
     threads
         Decode threads of each matrix.
-    early_bytes
-        For rows that are decoded before their batches; see `Budget.with_early_rows`.
     metadata_bytes
         obs columns, embeddings and the choice of rows.
     largest_batch
@@ -104,15 +88,14 @@ class Demand:
     threads: int
     metadata_bytes: int
     largest_batch: Callable[[int], int]
-    early_bytes: int = 0
 
     @property
     def breakdown(self) -> dict[str, int]:
         """Bytes by purpose, and their total."""
         n_cells = self.largest_batch(self.batch_size)
         parts = {
-            # Rows are decoded straight into their batch, but while a group comes from the disk.
-            "cache_bytes": self.early_bytes,
+            # Rows are decoded straight into their batch.
+            "cache_bytes": 0,
             "batch_buffer_bytes": (self.prefetch_batches + HELD_BATCHES)
             * sum(matrix.buffer_bytes(n_cells) for matrix in self.matrices),
             # The order of the group that is read, before and after it is shuffled.
@@ -147,17 +130,6 @@ class Budget:
     def exceeded(self) -> bool:
         """Whether it is too much still."""
         return self.demand.total_bytes > self.limit_mb * MB
-
-    def with_early_rows(self) -> Budget:
-        """The same with memory for rows that are decoded while their group comes from the disk.
-
-        That is what the limit leaves, and no more than helps: nothing else is reduced for it.
-        """
-        demand = self.demand
-        wanted = sum(matrix.early_bytes(demand.group_rows) for matrix in demand.matrices)
-        left = self.limit_mb * MB - demand.total_bytes
-        early_bytes = min(wanted, EARLY_MAX, left) // HUGE_PAGE * HUGE_PAGE
-        return replace(self, demand=replace(demand, early_bytes=max(0, early_bytes)))
 
     def report(self, *, mmap_bytes: int) -> dict[str, Any]:
         """The estimate and what it holds for."""

@@ -85,8 +85,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
         )
         self._rows = ShardRows(cells.shard_starts, in_both(chosen, cells.rows))
         self._budget = fit(self._demand(matrices, metadata_bytes), options.max_memory_mb)
-        if options.mixes_groups and not cells.seem_resident():
-            self._budget = self._budget.with_early_rows()
         self._mmap_bytes = cells.file_bytes
         self._batch_size = self._budget.demand.batch_size
         self._cutting: Cutting | CuttingByLabel = options.cutting(
@@ -219,8 +217,7 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
         `max_memory_mb` (all three in units of 2**20 bytes), `budget_exceeded`, and what is left of
         `shard_group_size`, `prefetch_batches` and `batch_size`. Batches that are kept come on top.
         A last batch that is larger by a merged tail counts: in time every buffer has held one.
-        `cache_bytes` are for cells that are decoded while the first group of shards comes from the
-        disk: up to 64 MB of what the limit leaves, and 0 where the file was in memory already.
+        `cache_bytes` are 0: cells are decoded straight into their batch.
         """
         return self._budget.report(mmap_bytes=self._mmap_bytes)
 
@@ -277,7 +274,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
             prefetch_batches=self._budget.demand.prefetch_batches,
             reads_ahead=keeps_group_size and reading.ahead,
             scattered=reading.scattered,
-            early_bytes=self._budget.demand.early_bytes,
             make_batch=self._batch,
             owner=type(self).__name__,
         )

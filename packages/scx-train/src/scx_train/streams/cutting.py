@@ -22,9 +22,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from scx_train._arguments import Tail
 from scx_train.streams.order import Rows, RowStream
 
@@ -82,18 +79,6 @@ class Cutting:
         if number == self._n_rounds - 1 and self._tail_use == "merged":
             return [body, self._tail_piece]
         return [body]
-
-    def takes(self, places: Rows, first: int) -> npt.NDArray[np.bool_]:
-        """Which places of the order are in full batches of the worker, from batch `first` on."""
-        pieces = places // self.batch_size
-        numbers, ranks = np.divmod(pieces, self.world_size)
-        own: npt.NDArray[np.bool_] = (
-            (ranks == self.rank)
-            & (numbers < self._n_rounds)
-            & (numbers % self.num_shards == self.shard)
-            & (numbers >= self.shard + first * self.num_shards)
-        )
-        return own
 
     def batches(self, order: RowStream, first: int) -> Iterator[Rows]:
         """The rows of the worker's batches from number `first` on."""

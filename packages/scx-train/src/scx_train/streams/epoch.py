@@ -9,7 +9,6 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from scx_train._process import REMEDY, HomeProcess
 from scx_train.streams.cutting import Cutting
-from scx_train.streams.early import EarlyDecoding
 from scx_train.streams.order import EpochOrder, Rows, RowStream, ShardGroups
 from scx_train.streams.pipelines import Pipeline, PipelineShelf
 from scx_train.streams.progress import Progress
@@ -39,7 +38,6 @@ class EpochIterator(Iterator[BatchT]):
         prefetch_batches: int,
         reads_ahead: bool,
         scattered: bool,
-        early_bytes: int,
         make_batch: Callable[[Any, Rows], BatchT],
         owner: str,
     ) -> None:
@@ -58,7 +56,6 @@ class EpochIterator(Iterator[BatchT]):
             progress.batch,
             self._pipeline,
             reads_ahead=reads_ahead,
-            early_bytes=early_bytes,
         )
         try:
             self._pipeline.expect_scattered(scattered=scattered)
@@ -150,15 +147,11 @@ def _batches(
     pipeline: Pipeline,
     *,
     reads_ahead: bool,
-    early_bytes: int,
 ) -> Iterator[Rows]:
     if first >= len(cutting):
         return
     first_row = cutting.spans(first)[0][0]
-    early = None
-    if early_bytes > 0 and isinstance(cutting, Cutting):
-        early = EarlyDecoding(cutting, first, early_bytes)
-    groups = _announced(order, first_row, pipeline, reads_ahead=reads_ahead, early=early)
+    groups = _announced(order, first_row, pipeline, reads_ahead=reads_ahead)
     yield from cutting.batches(RowStream(groups), first)
 
 
@@ -168,7 +161,6 @@ def _announced(
     pipeline: Pipeline,
     *,
     reads_ahead: bool,
-    early: EarlyDecoding | None = None,
 ) -> Iterator[Rows]:
     """The groups of an epoch; the bytes of each are asked for while the one before it is read.
 
@@ -181,7 +173,11 @@ def _announced(
         n_seen += len(rows)
         if n_seen > first_row:
             if not begun:
-                _begin(order, group, rows, n_seen - len(rows), pipeline, early)
+                # Shuffled, the first batch takes rows from everywhere in the group: threads that
+                # each wait for a page would have the disk read in pieces, not from front to back.
+                # A batch that takes rows from everywhere in the file does not wait for all of it.
+                mixed = isinstance(order, ShardGroups) and order.shuffled
+                _announce(order, group, pipeline, hold=mixed and len(rows) <= HELD_ROWS_MAX)
                 begun = True
             elif not reads_ahead:
                 _announce(order, group, pipeline)
@@ -190,32 +186,10 @@ def _announced(
         yield rows
 
 
-def _begin(
-    order: EpochOrder,
-    group: int,
-    rows: Rows,
-    start: int,
-    pipeline: Pipeline,
-    early: EarlyDecoding | None,
-) -> None:
-    """Ask for the bytes of the group in which an epoch begins.
-
-    Shuffled, the first batch takes rows from everywhere in it: threads that each wait for a page,
-    in any order, would have the disk read in pieces and not from front to back. A batch that takes
-    rows from everywhere in the file does not wait for all of it.
-    """
-    mixed = isinstance(order, ShardGroups) and order.shuffled
-    held = _announce(order, group, pipeline, hold=mixed and len(rows) <= HELD_ROWS_MAX)
-    if held and early is not None and isinstance(order, ShardGroups):
-        own = early.rows(order, group, rows, start)
-        pipeline.decode_early(own, max_bytes=early.max_bytes)
-
-
-def _announce(order: EpochOrder, group: int, pipeline: Pipeline, *, hold: bool = False) -> bool:
-    """Ask for the bytes of a group; whether its batches wait for them."""
+def _announce(order: EpochOrder, group: int, pipeline: Pipeline, *, hold: bool = False) -> None:
+    """Ask for the bytes of a group; its batches may wait for them."""
     if group >= len(order):
-        return False
+        return
     # In the order of the file, which disks read fastest.
-    parts = sorted(order.ranges(group), key=lambda part: part.start)
-    held = [pipeline.will_need(part.start, part.stop, hold=hold) for part in parts]
-    return any(held)
+    for part in sorted(order.ranges(group), key=lambda part: part.start):
+        pipeline.will_need(part.start, part.stop, hold=hold)

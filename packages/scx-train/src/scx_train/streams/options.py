@@ -47,11 +47,6 @@ class StreamOptions:
         """Whether an epoch is another one than every cell once, mixed."""
         return any(value is not None for value in (self.weights, self.balance_by, self.batch_by))
 
-    @property
-    def mixes_groups(self) -> bool:
-        """Whether batches take rows from everywhere in a group of shards, and from no other."""
-        return self.shuffle and not self.samples
-
     def largest_batch(self, batch_size: int, *, n_rows: int) -> int:
         """The most cells of a batch, with a tail that is merged into it; the same for all ranks."""
         if self.batch_by is None:

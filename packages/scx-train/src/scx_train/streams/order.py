@@ -199,11 +199,6 @@ class ShardGroups:
         """
         return [self._shards.range(shard) for shard in self._read_as_a_whole(group)]
 
-    def rows_read(self, group: int) -> Rows:
-        """The rows of a group that lie in its `ranges`, in the order of the file."""
-        shards = sorted(self._read_as_a_whole(group))
-        return np.concatenate([np.empty(0, np.int64), *map(self._shards.rows, shards)])
-
     def _read_as_a_whole(self, group: int) -> list[int]:
         members = self._members(group)
         return [shard for shard in members if self._shards.share(shard) >= SHARE_READ_AHEAD]

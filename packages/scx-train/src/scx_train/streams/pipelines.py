@@ -53,21 +53,10 @@ class JointPipeline:
         for part in self._parts.values():
             part.cancel()
 
-    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> bool:
-        """Have threads tell the system that the bytes of these rows are read soon.
-
-        Returns
-        -------
-        Whether no batch of some part is decoded until they are there.
-        """
-        parts = self._parts.values()
-        held = [part.will_need(row_start, row_end, hold=hold) for part in parts]
-        return any(held)
-
-    def decode_early(self, rows: npt.NDArray[np.int64], *, max_bytes: int) -> None:
-        """As the parts do, each with its share of the memory."""
+    def will_need(self, row_start: int, row_end: int, *, hold: bool = False) -> None:
+        """Have threads read the bytes of these rows, which are needed soon."""
         for part in self._parts.values():
-            part.decode_early(rows, max_bytes=max_bytes // len(self._parts))
+            part.will_need(row_start, row_end, hold=hold)
 
     def expect_scattered(self, *, scattered: bool = True) -> None:
         """Whether batches take rows from anywhere."""

@@ -96,7 +96,6 @@ class Transform:
             n_vars=max(part.n_vars for part in source.parts),
             n_output_genes=n_output_genes,
             mean_values=mean_stored if is_csr and source.n_obs > 0 else None,
-            mean_kept=0.0 if is_csr else min(mean_stored, n_output_genes),
             value_bytes=np.dtype(OUTPUT_DTYPES[self.dtype]).itemsize,
         )
 
