@@ -555,26 +555,14 @@ int32_t scx_columns_stretch(const scx_cell_rows *rows, const scx_column_stretch 
  * none (a code below 0) or has fewer than cells_min cells. coordinates: row-major, n_cells x n_axes. */
 int32_t scx_outlier_shares(uint64_t n_cells, uint64_t n_axes, const float *coordinates, const int32_t *codes, uint64_t n_categories, uint64_t cells_min, float *shares_out, scx_error *error);
 
-/* ---- chunks of arrays as HDF5 and Zarr store them; any thread ---- */
+/* ---- DEFLATE streams (RFC 1951) of chunks of an array of which few values are different; any thread ---- */
 
-#define SCX_ZLIB 0  /* RFC 1950 */
-#define SCX_GZIP 1  /* RFC 1952, without name and time */
-#define SCX_BLOSC 2 /* a frame of c-blosc, format 2, with zlib; for shuffled values */
-
-typedef struct scx_chunk_encoding {
-    uint32_t struct_bytes;
-    uint32_t element_bytes; /* 1, 2, 4 or 8 */
-    uint32_t is_shuffled;   /* 1: the first bytes of all values come first, then the second ones, and so on */
-    uint32_t wrapping;      /* SCX_ZLIB, SCX_GZIP or SCX_BLOSC */
-    uint64_t chunk_elements;
-} scx_chunk_encoding;
-
-/* bytes that each encoded chunk needs in the output */
-int32_t scx_chunks_bound(const scx_chunk_encoding *encoding, uint64_t *bound_out, scx_error *error);
+/* bytes that each chunk needs in the output; element_bytes is 4 or 8 */
+int32_t scx_deflate_bound(uint32_t element_bytes, uint64_t chunk_elements, uint64_t *bound_out, scx_error *error);
 /* Encodes consecutive chunks of values, the last one filled up with zeros. The stream of chunk i begins at i * bound of
- * `out`, and lengths_out[i] says how long it is: 0 for a chunk of values that are not shuffled of which more than 256
- * are different, or of 2 bytes, which need a general encoder. The same values give the same bytes on every machine. */
-int32_t scx_chunks_encode(const scx_chunk_encoding *encoding, const void *values, uint64_t n_values, uint8_t *out, uint64_t out_bytes, uint64_t *lengths_out, uint64_t n_chunks, scx_error *error);
+ * `out`, and lengths_out[i] says how long it is: 0 for a chunk of which more than 256 values are different, which needs a
+ * general encoder. The same values give the same bytes on every machine. */
+int32_t scx_deflate(uint32_t element_bytes, uint64_t chunk_elements, const void *values, uint64_t n_values, uint8_t *out, uint64_t out_bytes, uint64_t *lengths_out, uint64_t n_chunks, scx_error *error);
 
 /* ---- tokens of a batch in memory; any thread ----
  * Rows do not depend on one another, and results not on `threads` (0: as many as the machine has). What the outputs

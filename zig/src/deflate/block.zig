@@ -29,13 +29,13 @@ pub fn Content(comptime scale: u8) type {
             var at: usize = 0;
             for (self.tokens) |token| {
                 var left: usize = token.literals;
-                if (scale > 1 and token.covered > 0) {
+                if (token.covered > 0) {
                     const stop = if (left == 1) scale - token.borrowed else scale;
                     for (self.palette[self.symbols[at]][token.covered..stop]) |byte| counts.literals[byte] += 1;
                     at += 1;
                     left -= 1;
                 }
-                const is_cut = scale > 1 and token.borrowed > 0 and left > 0;
+                const is_cut = token.borrowed > 0 and left > 0;
                 if (is_cut) left -= 1;
                 // in four tables: an increment need not wait for one of the same symbol
                 while (left >= 4) : (left -= 4) {
@@ -61,11 +61,9 @@ pub fn Content(comptime scale: u8) type {
             assert(at == self.symbols.len);
             for (0..256) |symbol| {
                 const n = of_symbol[0][symbol] + of_symbol[1][symbol] + of_symbol[2][symbol] + of_symbol[3][symbol];
-                if (scale == 1) {
-                    counts.literals[symbol] = n;
-                } else if (n > 0) {
-                    for (self.palette[symbol][0..scale]) |byte| counts.literals[byte] += n;
-                }
+                if (n > 0) for (self.palette[symbol][0..scale]) |byte| {
+                    counts.literals[byte] += n;
+                };
             }
             counts.literals[rfc.end_of_block] = 1;
             return counts;
@@ -102,11 +100,7 @@ pub fn Content(comptime scale: u8) type {
                 writer.alignToByte();
                 const n_bytes: u64 = (stop - first) * scale;
                 writer.putFlush(n_bytes | (n_bytes ^ 0xffff) << 16, 32);
-                if (scale == 1) {
-                    writer.putBytes(self.symbols[first..stop]);
-                } else {
-                    for (self.symbols[first..stop]) |symbol| writer.putBytes(self.palette[symbol][0..scale]);
-                }
+                for (self.symbols[first..stop]) |symbol| writer.putBytes(self.palette[symbol][0..scale]);
                 if (ends) return;
                 first = stop;
             }
@@ -120,13 +114,13 @@ pub fn Content(comptime scale: u8) type {
             var at: usize = 0;
             for (self.tokens) |token| {
                 const stop = at + token.literals;
-                if (scale > 1 and token.covered > 0) {
+                if (token.covered > 0) {
                     const last = if (token.literals == 1) scale - token.borrowed else scale;
                     for (self.palette[self.symbols[at]][token.covered..last]) |byte|
                         writer.putFlush(codes.literal_codes[byte], codes.literal_lengths[byte]);
                     at += 1;
                 }
-                const is_cut = scale > 1 and token.borrowed > 0 and at < stop;
+                const is_cut = token.borrowed > 0 and at < stop;
                 literals.write(self.symbols[at .. stop - @intFromBool(is_cut)], &writer);
                 if (is_cut) for (self.palette[self.symbols[stop - 1]][0 .. scale - token.borrowed]) |byte|
                     writer.putFlush(codes.literal_codes[byte], codes.literal_lengths[byte]);
@@ -141,8 +135,8 @@ pub fn Content(comptime scale: u8) type {
 
         /// The bits of each symbol, in parts of up to four bytes.
         const Literals = struct {
-            const parts = if (scale == 8) 2 else 1;
-            const part_bytes = if (scale == 8) 4 else scale;
+            const part_bytes = 4;
+            const parts = scale / part_bytes;
             const Part = struct { code: u64, n_bits: u8 };
 
             of_symbol: [256][parts]Part,
@@ -153,7 +147,7 @@ pub fn Content(comptime scale: u8) type {
                     for (entry, 0..) |*part, which| {
                         part.* = .{ .code = 0, .n_bits = 0 };
                         for (0..part_bytes) |byte| {
-                            const literal = if (scale == 1) symbol else palette[symbol][which * part_bytes + byte];
+                            const literal = palette[symbol][which * part_bytes + byte];
                             part.code |= @as(u64, codes.literal_codes[literal]) << @intCast(part.n_bits);
                             part.n_bits += codes.literal_lengths[literal];
                         }
@@ -163,24 +157,12 @@ pub fn Content(comptime scale: u8) type {
             }
 
             inline fn write(self: *const Literals, symbols: []const u8, writer: *BitWriter) void {
-                if (scale > 1) {
-                    for (symbols) |symbol| for (&self.of_symbol[symbol]) |part| {
-                        const half = part.n_bits / 2;
-                        const low = (@as(u64, 1) << @intCast(half)) - 1;
-                        writer.putFlush(part.code & low, half);
-                        writer.putFlush(part.code >> @intCast(half), part.n_bits - half);
-                    };
-                    return;
-                }
-                var left = symbols;
-                while (left.len >= 3) : (left = left[3..]) {
-                    inline for (0..3) |which| {
-                        const part = self.of_symbol[left[which]][0];
-                        writer.put(part.code, part.n_bits);
-                    }
-                    writer.flush();
-                }
-                for (left) |symbol| writer.putFlush(self.of_symbol[symbol][0].code, self.of_symbol[symbol][0].n_bits);
+                for (symbols) |symbol| for (&self.of_symbol[symbol]) |part| {
+                    const half = part.n_bits / 2;
+                    const low = (@as(u64, 1) << @intCast(half)) - 1;
+                    writer.putFlush(part.code & low, half);
+                    writer.putFlush(part.code >> @intCast(half), part.n_bits - half);
+                };
             }
         };
 

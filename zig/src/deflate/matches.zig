@@ -1,5 +1,5 @@
-//! Finds what a run of symbols repeats. A symbol stands for one byte, or for a value of 4 or 8 bytes that is one of at
-//! most 256: matches are sought between whole values then, over a quarter or an eighth of the bytes.
+//! Finds what a run of symbols repeats. A symbol stands for a value of 4 or 8 bytes that is one of at
+//! most 256: matches are sought between whole values, over a quarter or an eighth of the bytes.
 //!
 //! The shortest way through the symbols is kept while they are read once: for the place at hand and the next eight the
 //! lowest cost at which they are reached, in one vector; for places further away in an array. Every place offers a
@@ -25,7 +25,7 @@ const near = 8;
 const Near = @Vector(near, u32);
 const n_candidates = 3;
 
-const table_bits = 15;
+const table_bits = 14;
 const Table = [1 << table_bits]u16;
 
 /// What the search needs.
@@ -67,19 +67,13 @@ pub const Costs = struct {
 
 pub fn Finder(comptime scale: u8) type {
     return struct {
-        const length_min: u32 = if (scale == 1) rfc.length_min else 1;
         const length_max: u32 = rfc.length_max / @as(u32, scale);
         const distance_max: u32 = rfc.distance_max / @as(u32, scale);
         /// Symbols that each of the tables looks up.
-        const looked_up = if (scale == 1) [_]u8{ 3, 4, 6 } else [_]u8{ 2, 4, 7 };
-
-        fn tableSize(comptime n_symbols: u8) usize {
-            return if (n_symbols == 2 or scale > 1) 1 << 14 else 1 << table_bits;
-        }
+        const looked_up = [_]u8{ 2, 4, 7 };
 
         inline fn hash(comptime n_symbols: u8, word: u64) usize {
-            const n_bits = comptime std.math.log2(tableSize(n_symbols));
-            return @intCast(((word << (64 - 8 * n_symbols)) *% 0x9e37_79b9_7f4a_7c15) >> (64 - n_bits));
+            return @intCast(((word << (64 - 8 * n_symbols)) *% 0x9e37_79b9_7f4a_7c15) >> (64 - table_bits));
         }
 
         /// Tokens for all symbols; `tokens` has room for one more than there are symbols.
@@ -92,13 +86,12 @@ pub fn Finder(comptime scale: u8) type {
         fn reach(symbols: []const u8, costs: *const Costs, tables: *Tables) void {
             const n = symbols.len;
             // a place that was never noted looks like place 0, which is as good as any: what is there is compared
-            inline for (looked_up, &tables.hashed) |n_symbols, *table| @memset(table[0..tableSize(n_symbols)], 0);
+            for (&tables.hashed) |*table| @memset(table, 0);
             @memset(tables.far[0 .. n + near + 2], unreached);
             tables.choices[0] = literal_choice;
             if (n == 0) return;
             const lengths: Near = comptime std.simd.iota(u32, near) + @as(Near, @splat(1));
-            const too_short: Near = @select(u32, lengths < @as(Near, @splat(length_min)), @as(Near, @splat(never)), @as(Near, @splat(0)));
-            const offers = lengths + too_short + (@as(Near, costs.lengths) << @splat(choice_bits));
+            const offers = lengths + (@as(Near, costs.lengths) << @splat(choice_bits));
             var literal: Near = @splat(never);
             literal[0] = costs.literal << choice_bits;
             var ahead: Near = @splat(unreached);
@@ -119,7 +112,7 @@ pub fn Finder(comptime scale: u8) type {
                     const common: u32 = @ctz(word ^ bits.load(u64, symbols.ptr + entry.*)) / 8;
                     entry.* = @intCast(at);
                     match.distance = distance;
-                    match.length = if (scale == 1 or distance <= distance_max) common else 0;
+                    match.length = if (distance <= distance_max) common else 0;
                     match.cost = distanceCost(distance, costs) << choice_bits | @as(u32, which << 4);
                     all_lengths |= match.length;
                     tables.distances[at][which] = @truncate(distance);
@@ -197,7 +190,7 @@ pub fn Finder(comptime scale: u8) type {
                     length_bytes += scale;
                     stop += 1;
                 }
-                if (scale > 1 and tokens[first].literals > 0) {
+                if (tokens[first].literals > 0) {
                     const different = bits.load(u64, &palette[symbols[stop]]) ^ bits.load(u64, &palette[symbols[stop - distance]]);
                     const covered: u8 = @intCast(@min(@ctz(different) / 8, scale - 1, rfc.length_max - length_bytes));
                     tokens[first].covered = covered;

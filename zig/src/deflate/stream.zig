@@ -1,4 +1,4 @@
-//! The DEFLATE stream of a chunk: whole numbers in byte planes, or values of which there are few different ones.
+//! The DEFLATE stream of values of which there are few different ones.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -6,9 +6,6 @@ const bits = @import("../codec/bits.zig");
 const block = @import("block.zig");
 const long_matches = @import("long_matches.zig");
 const matches = @import("matches.zig");
-const planes = @import("planes.zig");
-const rfc = @import("symbols.zig");
-const runs = @import("runs.zig");
 const bit_writer = @import("bit_writer.zig");
 const BitWriter = bit_writer.BitWriter;
 const Token = matches.Token;
@@ -19,7 +16,6 @@ pub const Scratch = struct {
     tables: union {
         all: matches.Tables,
         long: long_matches.Tables,
-        runs: runs.Tables,
     },
     tokens: [matches.segment_max + 1]Token,
     palette: block.Palette,
@@ -27,64 +23,14 @@ pub const Scratch = struct {
 };
 
 /// Bytes that the stream of a chunk may take at most, with what is written past its end: every block is stored.
-pub fn boundOf(n_bytes: usize, element_bytes: usize) usize {
-    const n_blocks = element_bytes * (n_bytes / element_bytes / matches.segment_max + 1) + n_bytes / matches.segment_max;
+pub fn boundOf(n_bytes: usize) usize {
+    const n_blocks = n_bytes / matches.segment_max + 1;
     return n_bytes + 8 * (n_blocks + 1) + bit_writer.over_write_bytes;
-}
-
-const plane_costs: matches.Costs = .{ .literal = 32, .lengths = @splat(10), .long_length = 16, .distance = 8, .near_distance = 20, .nice = 64 };
-
-/// Byte planes of `n_elements` each, with `matches.over_read_bytes` more readable behind them.
-pub fn writePlanes(bytes: []const u8, n_elements: usize, writer: *BitWriter, scratch: *Scratch) void {
-    if (bytes.len == 0) return writeSegment(1, bytes, oneRun(bytes, scratch), true, writer, scratch);
-    var at: usize = 0;
-    while (at < bytes.len) {
-        var stop = at + n_elements;
-        const n_changes = planes.changes(bytes[at..stop]);
-        // planes that go on with one and the same byte need one block
-        while (n_changes == 0 and stop < bytes.len and planes.changes(bytes[stop - 1 .. stop + n_elements]) == 0) {
-            stop += n_elements;
-        }
-        writePlane(bytes[at..stop], n_changes, stop == bytes.len, writer, scratch);
-        at = stop;
-    }
-}
-
-/// Bytes of one kind in a block: half as many as the tokens that there is room for can say.
-const same_max: usize = matches.segment_max / 2 * rfc.length_max;
-
-fn writePlane(plane: []const u8, n_changes: usize, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
-    const step = if (n_changes == 0) same_max else matches.segment_max;
-    var at: usize = 0;
-    while (at < plane.len) : (at += step) {
-        const segment = plane[at..@min(at + step, plane.len)];
-        const tokens = if (n_changes == 0) oneRun(segment, scratch) else findBytes(segment, n_changes < plane.len / 8, scratch);
-        writeSegment(1, segment, tokens, is_last and at + step >= plane.len, writer, scratch);
-    }
-}
-
-fn findBytes(segment: []const u8, mostly_same: bool, scratch: *Scratch) []Token {
-    if (mostly_same) {
-        scratch.tables = .{ .runs = undefined };
-        return runs.parse(segment, &scratch.tables.runs, &scratch.tokens);
-    }
-    scratch.tables = .{ .all = undefined };
-    return matches.Finder(1).parse(segment, &scratch.palette, &plane_costs, &scratch.tables.all, &scratch.tokens);
 }
 
 fn writeSegment(comptime scale: u8, symbols: []const u8, tokens: []const Token, is_last: bool, writer: *BitWriter, scratch: *Scratch) void {
     const content: block.Content(scale) = .{ .symbols = symbols, .tokens = tokens, .palette = &scratch.palette };
     content.write(is_last, writer);
-}
-
-/// One byte again and again, as often as there is room for; or none at all.
-fn oneRun(bytes: []const u8, scratch: *Scratch) []Token {
-    var writing: runs.Writing = .{ .tokens = &scratch.tokens };
-    if (bytes.len > 0) {
-        writing.literal(1);
-        writing.repeats(bytes.len - 1);
-    }
-    return writing.done();
 }
 
 const value_costs: matches.Costs = .{ .literal = 76, .lengths = .{ 20, 11, 26, 8, 26, 26, 8, 20 }, .long_length = 36, .distance = 24, .near_distance = 22, .nice = 64 };
@@ -109,7 +55,7 @@ pub fn writeValues(comptime scale: u8, values: []const u8, symbols: []u8, writer
 
 fn findValues(comptime scale: u8, segment: []const u8, scratch: *Scratch) []Token {
     // how often two neighbours differ says how long matches will be
-    const n_changes = planes.changes(segment);
+    const n_changes = changes(segment);
     if (n_changes >= segment.len * 41 / 100) {
         scratch.tables = .{ .all = undefined };
         return matches.Finder(scale).parse(segment, &scratch.palette, &value_costs, &scratch.tables.all, &scratch.tokens);
@@ -117,6 +63,13 @@ fn findValues(comptime scale: u8, segment: []const u8, scratch: *Scratch) []Toke
     const keys = if (n_changes < segment.len * 31 / 100) same_keys else similar_keys;
     scratch.tables = .{ .long = undefined };
     return long_matches.Finder(scale).parse(segment, &scratch.palette, keys, &scratch.tables.long, &scratch.tokens);
+}
+
+/// How often a symbol differs from the one before it.
+fn changes(symbols: []const u8) usize {
+    var total: usize = 0;
+    for (symbols[1..], symbols[0 .. symbols.len - 1]) |here, before| total += @intFromBool(here != before);
+    return total;
 }
 
 const slot_bits = 10;

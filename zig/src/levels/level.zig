@@ -174,7 +174,7 @@ fn drawBins(
     bin_lookup.draw(stream, codes[0..n_codes], bounds, n_drawn, out);
 }
 
-fn encodeChunk(
+fn deflateChunk(
     encoding: *const chunk.Encoding,
     values: [*]const u8,
     n_bytes: usize,
@@ -202,7 +202,7 @@ const table: table_format.Table = .{
     .wholeCodes = wholeCodes,
     .lookUpBins = lookUpBins,
     .drawBins = drawBins,
-    .encodeChunk = encodeChunk,
+    .deflateChunk = deflateChunk,
 };
 
 comptime {
@@ -220,10 +220,8 @@ test {
     _ = @import("../codec/compress.zig");
     _ = @import("../kernels/emit.zig");
     _ = @import("../deflate/bit_writer.zig");
-    _ = @import("../deflate/checksums.zig");
     _ = @import("../deflate/chunk.zig");
     _ = @import("../deflate/huffman.zig");
-    _ = @import("../deflate/planes.zig");
     _ = @import("../deflate/symbols.zig");
     _ = @import("../deflate/stream.zig");
     _ = @import("../kernels/log1p.zig");

@@ -146,8 +146,8 @@ pub const Table = extern struct {
         out: [*]i32,
     ) callconv(.c) void,
 
-    /// A chunk as a container stores it, in `out` of `encoding.bound()` bytes: how many they are, 0 for none.
-    encodeChunk: *const fn (
+    /// The DEFLATE stream of a chunk, in `out` of `encoding.bound()` bytes: how many they are, 0 for none.
+    deflateChunk: *const fn (
         encoding: *const chunk.Encoding,
         values: [*]const u8,
         n_bytes: usize,

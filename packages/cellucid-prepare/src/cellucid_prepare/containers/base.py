@@ -13,8 +13,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cellucid_prepare.encode.codecs import chunk_streams, padded
-from cellucid_prepare.encode.native import Wrapping
+from cellucid_prepare.encode.codecs import Wrapping, chunk_streams, padded
 from cellucid_prepare.encode.pool import Encoder
 from cellucid_prepare.layout.nodes import (
     ArraySpec,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from cellucid_prepare.containers.base import Grid, is_whole
 from cellucid_prepare.containers.room import RESERVE_BYTES, Room
-from cellucid_prepare.encode.codecs import LEVEL, little_endian
-from cellucid_prepare.encode.native import Wrapping
+from cellucid_prepare.encode.codecs import LEVEL, Wrapping, little_endian
 from cellucid_prepare.layout.nodes import ArraySpec, Attributes, Group, Text
 
 META_BLOCK_BYTES = 256 << 10

@@ -17,8 +17,13 @@ import numpy.typing as npt
 
 from cellucid_prepare.containers import zarr_documents as documents
 from cellucid_prepare.containers.base import Grid
-from cellucid_prepare.encode.codecs import chunk_streams, gzip_bytes, text_chunk, zlib_bytes
-from cellucid_prepare.encode.native import Wrapping
+from cellucid_prepare.encode.codecs import (
+    Wrapping,
+    chunk_streams,
+    gzip_bytes,
+    text_chunk,
+    zlib_bytes,
+)
 from cellucid_prepare.layout.nodes import ArraySpec, Group, Text
 
 # the earliest that a zip can hold: the same input gives the same archive at any time

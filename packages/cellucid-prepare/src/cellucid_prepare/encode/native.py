@@ -1,8 +1,7 @@
-"""Chunks encoded by the native library: zlib and gzip streams, and frames of c-blosc."""
+"""DEFLATE streams by the native library, for arrays of which few values are different."""
 
 from __future__ import annotations
 
-import enum
 from functools import lru_cache
 from typing import Any
 
@@ -11,37 +10,31 @@ import numpy.typing as npt
 
 from scx_core.native import binding
 
-
-class Wrapping(enum.IntEnum):
-    """What is around a DEFLATE stream; the numbers of scx.h."""
-
-    ZLIB = 0
-    GZIP = 1
-    BLOSC = 2
+WIDTHS = (4, 8)
+"""Bytes of the values that can be encoded."""
 
 
-def encoded_chunks(
-    values: npt.NDArray[Any], chunk_elements: int, *, shuffle: bool, wrapping: Wrapping
-) -> list[bytes | None]:
-    """The chunks of a contiguous array, the last one filled up with zeros.
+def deflate_streams(values: npt.NDArray[Any], chunk_elements: int) -> list[bytes | None]:
+    """The streams of the chunks of a contiguous array, the last one filled up with zeros.
 
-    None for a chunk that needs a general encoder: one of values that are not shuffled, of which
-    too many are different.
+    Counts repeat one another by whole values, of which there are few: a search among those finds
+    more, in less time, than one among bytes. None for a chunk of more than 256 different values,
+    which needs a general encoder.
 
     Raises
     ------
     ValueError
-        The values have another width than 1, 2, 4 or 8 bytes.
+        The values have another width than 4 or 8 bytes.
     """
     flat = values.reshape(-1)
-    encoding = _encoding(flat.itemsize, chunk_elements, wrapping, shuffle=shuffle)
-    bound = _bound(flat.itemsize, chunk_elements, wrapping, shuffle=shuffle)
+    bound = _bound(flat.itemsize, chunk_elements)
     n_chunks = -(-len(flat) // chunk_elements)
     out = np.empty(n_chunks * bound, np.uint8)
     lengths = np.zeros(n_chunks, np.uint64)
     binding.call(
-        "scx_chunks_encode",
-        encoding,
+        "scx_deflate",
+        flat.itemsize,
+        chunk_elements,
         binding.input_array(flat, flat.dtype, "values"),
         len(flat),
         binding.output_array(out, np.uint8, "out"),
@@ -55,20 +48,9 @@ def encoded_chunks(
     ]
 
 
-def _encoding(width: int, chunk_elements: int, wrapping: Wrapping, *, shuffle: bool) -> Any:
-    return binding.new_struct(
-        "scx_chunk_encoding",
-        element_bytes=width,
-        is_shuffled=int(shuffle),
-        wrapping=int(wrapping),
-        chunk_elements=chunk_elements,
-    )
-
-
 @lru_cache(maxsize=64)
-def _bound(width: int, chunk_elements: int, wrapping: Wrapping, *, shuffle: bool) -> int:
+def _bound(width: int, chunk_elements: int) -> int:
     """How many bytes a chunk may take; asked for once: every call ends with a wait for the GIL."""
     bound = binding.native().ffi.new("uint64_t *")
-    encoding = _encoding(width, chunk_elements, wrapping, shuffle=shuffle)
-    binding.call("scx_chunks_bound", encoding, bound)
+    binding.call("scx_deflate_bound", width, chunk_elements, bound)
     return int(bound[0])
