@@ -181,7 +181,9 @@ def test_batches_from_a_cold_cache_are_those_of_a_warm_file(
 
 def test_several_files_and_modalities_from_a_cold_cache(many_cells: Path) -> None:
     def epoch_of() -> list[Any]:
-        with TrainingDataset([many_cells, many_cells], 700, threads=2) as dataset:
+        with TrainingDataset(
+            [many_cells, many_cells], 700, threads=2, allow_repeated_files=True
+        ) as dataset:
             return [(batch["cell_indices"].tolist(), batch["X"]) for batch in dataset]
 
     warm = epoch_of()
