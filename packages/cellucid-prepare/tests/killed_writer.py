@@ -35,7 +35,7 @@ def arguments(name: str) -> dict[str, Any]:
         "dataset_name": name,
         "progress": False,
         "threads": 2,
-        "force": True,
+        "overwrite": True,
     }
 
 
@@ -115,7 +115,7 @@ def killed_between_the_renames(target: Path, write: Any, old: str) -> None:
     assert not target.exists() and len(left_overs()) == 3
     said = ""
     try:
-        options = arguments("another") | {"force": False}
+        options = arguments("another") | {"overwrite": False}
         cellucid_prepare.prepare(target, format="zarr", **options)
     except FileExistsError as error:
         said = str(error)

@@ -330,7 +330,7 @@ def test_interrupted_while_the_old_store_is_removed(monkeypatch: pytest.MonkeyPa
     calls = first_removal_interrupted(monkeypatch)
 
     def replace() -> None:
-        with staged(target, force=True) as hidden:
+        with staged(target, overwrite=True) as hidden:
             hidden.mkdir()
             (hidden / "new").touch()
 
@@ -345,7 +345,7 @@ def test_interrupted_once_more_while_it_clears_up(monkeypatch: pytest.MonkeyPatc
     calls = first_removal_interrupted(monkeypatch)
 
     def write() -> None:
-        with staged(Path("new/out.zarr").absolute(), force=False) as hidden:
+        with staged(Path("new/out.zarr").absolute(), overwrite=False) as hidden:
             hidden.mkdir()
             (hidden / "new").touch()
             raise KeyboardInterrupt

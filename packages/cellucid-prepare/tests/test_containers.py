@@ -182,15 +182,15 @@ def test_elements_are_those_that_anndata_writes() -> None:
 def test_nothing_stored_no_column_one_cell_no_gene() -> None:
     empty = sp.csr_matrix((6, 4))
     assert same_everywhere(**small(gene_expression=empty)).X.nnz == 0
-    same_everywhere(**small(gene_expression=sp.csr_matrix((6, 0)), var=var()), force=True)
-    same_everywhere(**small(gene_expression=np.zeros((6, 0)), var=var()), force=True)
+    same_everywhere(**small(gene_expression=sp.csr_matrix((6, 0)), var=var()), overwrite=True)
+    same_everywhere(**small(gene_expression=np.zeros((6, 0)), var=var()), overwrite=True)
     one = {
         "obs": pd.DataFrame(index=["a"]),
         "embeddings": {"X_umap": np.ones((1, 2))},
         "gene_expression": np.ones((1, 4)),
     }
-    assert same_everywhere(**small(**one), force=True).X.tolist() == [[1, 1, 1, 1]]
-    assert same_everywhere(**small(gene_expression=None, var=None), force=True).X is None
+    assert same_everywhere(**small(**one), overwrite=True).X.tolist() == [[1, 1, 1, 1]]
+    assert same_everywhere(**small(gene_expression=None, var=None), overwrite=True).X is None
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_backed_object_is_as_open_or_closed_as_before() -> None:
     for is_open in (True, False):
         if not is_open:
             backed.file.close()
-        again = written("h5ad", "again", data=backed, force=True, **IDENTITY)
+        again = written("h5ad", "again", data=backed, overwrite=True, **IDENTITY)
         assert again.read_bytes() == expected and backed.file.is_open == is_open
         for some in (backed, backed[:20]):
             refusal_leaves_nothing("latent_key", data=some, latent_key="X_no", **IDENTITY)
@@ -153,10 +153,10 @@ def test_several_modalities_from_every_kind_of_file() -> None:
     one = written("h5ad", "one", data=data, modalities=["rna"], **IDENTITY)
     for source in ("in.h5mu", "in.zarr", "in.scx", "in.zarr.zip"):
         path = cellucid_prepare.prepare(
-            "b.h5mu", format="h5mu", data=source, force=True, **IDENTITY
+            "b.h5mu", format="h5mu", data=source, overwrite=True, **IDENTITY
         )
         assert path.read_bytes() == expected.read_bytes(), source
-        again = written("h5ad", "b", data=source, modalities=["rna"], force=True, **IDENTITY)
+        again = written("h5ad", "b", data=source, modalities=["rna"], overwrite=True, **IDENTITY)
         assert again.read_bytes() == one.read_bytes(), source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -19,7 +19,7 @@ import cellucid_prepare
 n = 4000
 x = sp.random(n, 500, 0.3, format="csr", random_state=0, dtype=np.float32)
 cellucid_prepare.prepare(
-    sys.argv[1], format=sys.argv[2], force=True, embeddings={"X_umap": np.zeros((n, 2))},
+    sys.argv[1], format=sys.argv[2], overwrite=True, embeddings={"X_umap": np.zeros((n, 2))},
     gene_expression=x, var=pd.DataFrame(index=[f"g{i}" for i in range(500)]),
     dataset_id="new", dataset_name="new", progress=False, threads=2,
 )
@@ -41,7 +41,7 @@ def test_killed_while_writing(container: str) -> None:
     process.wait()
     if list(Path().glob(".out.*.partial")):
         assert digest(path) == before
-    written(container, **small(), force=True)
+    written(container, **small(), overwrite=True)
     assert digest(path) == before
     assert list(Path().glob(".out.*")) == []
     assert read(path).n_obs == 6
@@ -74,10 +74,10 @@ def test_what_appears_meanwhile_is_not_replaced(container: str) -> None:
             appeared.append(digest(target))
 
     appeared: list[str] = []
-    with pytest.raises(FileExistsError, match="has appeared meanwhile: pass force=True"):
+    with pytest.raises(FileExistsError, match="has appeared meanwhile: pass overwrite=True"):
         written(container, **small(), progress=appear)
     assert [digest(target)] == appeared and os.listdir() == [target.name]
-    written(container, **small(), force=True)
+    written(container, **small(), overwrite=True)
 
 
 def test_one_output_has_one_writer_in_a_process() -> None:
@@ -87,16 +87,16 @@ def test_one_output_has_one_writer_in_a_process() -> None:
 
     def again(done: int, total: int) -> None:
         with pytest.raises(RuntimeError, match="another call in this process is writing") as raised:
-            written("zarr2", **small(), force=True)
+            written("zarr2", **small(), overwrite=True)
         tries.append(str(raised.value))
         assert digest(target) == before
 
-    written("zarr2", **small(), force=True, progress=again)
+    written("zarr2", **small(), overwrite=True, progress=again)
     assert tries and digest(target) == before and os.listdir() == [target.name]
     # whoever failed leaves the way free
     with pytest.raises(ZeroDivisionError):
-        written("zarr2", **small(), force=True, progress=lambda done, total: 1 // 0)
-    written("zarr2", **small(), force=True)
+        written("zarr2", **small(), overwrite=True, progress=lambda done, total: 1 // 0)
+    written("zarr2", **small(), overwrite=True)
 
 
 def digest(path: Path) -> str:

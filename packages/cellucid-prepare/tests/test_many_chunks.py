@@ -50,7 +50,7 @@ def test_bytes_and_values_do_not_depend_on_threads(container: str, dense: bool) 
         data.X = data.X.toarray()
     found: list[dict[str, str]] = []
     for threads in (1, 2, 3):
-        path = written(container, data=data, threads=threads, force=True, **IDENTITY)
+        path = written(container, data=data, threads=threads, overwrite=True, **IDENTITY)
         found.append(listing(Path()))
     assert found[0] == found[1] == found[2]
     assert path.suffix != ".zarr" or len(found[0]) > (40 if dense else 100)
@@ -110,7 +110,7 @@ def test_every_way_to_turn_a_matrix_gives_the_same_bytes() -> None:
             var=data.var,
             embeddings=dict(data.obsm),
             gene_expression=form(),
-            force=True,
+            overwrite=True,
             **IDENTITY,
         )
         assert found.read_bytes() == expected, name

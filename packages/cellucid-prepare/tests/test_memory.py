@@ -32,7 +32,7 @@ def own():
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) >> 10
 def write(source, target):
     cellucid_prepare.prepare(target, format="h5ad", data=source, dataset_id="a", dataset_name="A",
-                             progress=False, threads=2, force=True)
+                             progress=False, threads=2, overwrite=True)
 write("small.h5ad", "warm.h5ad")
 before, peak, done = own(), 0, False
 def watch():

@@ -45,7 +45,7 @@ def test_every_argument_has_an_option() -> None:
     import inspect
 
     options = {action.dest for action in prepare_parser()._actions}
-    elsewhere = {"out_path": "target", "data": "source", "progress": "quiet"}
+    elsewhere = {"out_path": "target", "data": "source", "progress": "quiet", "force": "overwrite"}
     for name in inspect.signature(cellucid_prepare.prepare).parameters:
         assert elsewhere.get(name, name) in options, name
 
@@ -121,7 +121,9 @@ def test_tables_keep_what_looks_like_a_missing_name() -> None:
         (["in.h5ad", "out.h5ad", *NAMED, "--obs", "t.xlsx"], 2, ".parquet"),
         (["in.h5ad", "out.h5ad", *NAMED, "--obs", "t.csv"], 1, "no file t.csv"),
         (["in.h5ad", "out.h5ad"], 1, "--id: is missing; pass --id '...'"),
-        (["in.h5ad", "in.h5ad", *NAMED], 1, "pass --force"),
+        (["in.h5ad", "cut.h5ad", *NAMED], 1, "pass --overwrite"),
+        (["in.h5ad", "in.h5ad", *NAMED, "--overwrite"], 1, "OUT: "),
+        (["in.h5ad", "in.h5ad", *NAMED, "--force"], 1, "in.h5ad is the file that is read"),
         (["in.h5ad", "out.zarr", "--format", "h5ad", *NAMED], 1, "does not end in .h5ad"),
         (["nothing.h5ad", "out.h5ad", *NAMED], 1, "no file or folder nothing.h5ad"),
         (["text.txt", "out.h5ad", *NAMED], 1, "IN: 'text.txt' looks like"),
@@ -235,7 +237,7 @@ def test_ending_it_leaves_nothing(number: int, code: int, again: float | None) -
 
 
 def test_words() -> None:
-    assert with_options("pass force=True to replace it") == "pass --force to replace it"
+    assert with_options("pass overwrite=True to replace it") == "pass --overwrite to replace it"
     assert with_options("pass dataset_id='...'") == "pass --id '...'"
     assert with_options("as format='h5ad' does") == "as --format 'h5ad' does"
     assert with_options("obs['force'] is data") == "obs['force'] is data"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -112,17 +113,72 @@ def test_the_input_stays_as_it_is() -> None:
 def test_existing_outputs() -> None:
     path = written("h5ad", **small())
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match="force=True"):
+    with pytest.raises(FileExistsError, match="overwrite=True"):
         written("h5ad", **small(dataset_name="another"))
     assert path.read_bytes() == before
-    written("h5ad", **small(dataset_name="another"), force=True)
+    written("h5ad", **small(dataset_name="another"), overwrite=True)
     assert path.read_bytes() != before
     folder = Path("no.zarr")
     folder.mkdir()
     (folder / "thesis.txt").write_text("keep")
     with pytest.raises(cellucid_prepare.PrepareError, match="no Zarr store"):
-        written("zarr2", "no", **small(), force=True)
+        written("zarr2", "no", **small(), overwrite=True)
     assert (folder / "thesis.txt").read_text() == "keep"
+
+
+def test_the_published_name_of_overwriting() -> None:
+    path = written("h5ad", **small())
+    before = path.read_bytes()
+    written("h5ad", **small(dataset_name="another"), force=True)
+    assert path.read_bytes() != before
+    for name in ("overwrite", "force"):
+        with pytest.raises(cellucid_prepare.PrepareError, match=f"{name}: 1 is neither True"):
+            written("h5ad", "other", **small(), **{name: 1})
+
+
+def data_of(kind: str, path: Path) -> Any:
+    if kind == "path":
+        return path
+    if kind == "lazy":
+        return anndata.experimental.read_lazy(path)
+    data = anndata.read_h5ad(path, backed="r")
+    return data if kind == "backed" else data[:3]
+
+
+@pytest.mark.parametrize("name", ["overwrite", "force"])
+@pytest.mark.parametrize("kind", ["path", "backed", "view", "lazy"])
+def test_an_input_is_never_replaced(kind: str, name: str) -> None:
+    source = written("h5ad", "in", **small())
+    Path("hard.h5ad").hardlink_to(source)
+    Path("link").symlink_to(Path.cwd())
+    before = source.read_bytes()
+    for out in ("in", "hard", "link/in"):
+        with pytest.raises(cellucid_prepare.PrepareError, match="is the file that is read"):
+            written("h5ad", out, data=data_of(kind, source), **{name: True})
+    assert source.read_bytes() == before
+    assert {path.name for path in Path().iterdir()} == {"in.h5ad", "hard.h5ad", "link"}
+
+
+@pytest.mark.parametrize("kind", ["path", "lazy"])
+def test_a_zarr_folder_is_replaced_neither_by_itself_nor_inside(kind: str) -> None:
+    source = written("zarr2", "in", **small())
+    data = source if kind == "path" else anndata.experimental.read_lazy(source)
+    before = listing(source)
+    with pytest.raises(cellucid_prepare.PrepareError, match="is the file that is read"):
+        written("zarr2", "in", data=data, overwrite=True)
+    with pytest.raises(cellucid_prepare.PrepareError, match=r"lies in .*in\.zarr, which is read"):
+        written("h5ad", "in.zarr/new", data=data)
+    assert listing(source) == before
+
+
+def test_arrays_of_files_are_not_replaced() -> None:
+    folder = written("zarr2", "out", **small())
+    np.save(folder / "umap.npy", coordinates())
+    before = listing(folder)
+    umap = np.load(folder / "umap.npy", mmap_mode="r")
+    with pytest.raises(cellucid_prepare.PrepareError, match=r"holds .*umap\.npy, which is read"):
+        written("zarr2", "out", **small(embeddings={"X_umap": umap}), overwrite=True)
+    assert listing(folder) == before
 
 
 @pytest.mark.parametrize("container", ["h5ad", "zarr2", "zip3"])
@@ -145,7 +201,7 @@ def test_a_failure_while_writing_leaves_the_old_output(
 
     monkeypatch.setattr(base, "_write_numbers", failing)
     with pytest.raises(OSError, match="full"):
-        written(container, **small(dataset_name="new"), force=True)
+        written(container, **small(dataset_name="new"), overwrite=True)
     with pytest.raises(OSError, match="full"):
         written(container, "new/folder/out", **small())
     assert listing(Path()) == before
@@ -171,6 +227,6 @@ def test_a_chunk_that_finds_the_disk_full_leaves_the_old_output(
 
     monkeypatch.setattr(FolderStore, "put", failing)
     with pytest.raises(OSError, match="full"):
-        written(container, **small(dataset_name="new"), force=True, threads=threads)
+        written(container, **small(dataset_name="new"), overwrite=True, threads=threads)
     assert failed
     assert listing(Path()) == before

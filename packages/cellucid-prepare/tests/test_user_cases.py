@@ -103,7 +103,7 @@ def test_square_matrices_by_column_are_not_transposed() -> None:
     data = anndata.AnnData(sp.csc_matrix(dense), obsm={"X_umap": np.zeros((5, 2))})
     data.write_h5ad("in.h5ad")
     for source in (data, "in.h5ad"):
-        back = read(written("h5ad", data=source, force=True, **IDENTITY))
+        back = read(written("h5ad", data=source, overwrite=True, **IDENTITY))
         np.testing.assert_array_equal(back.X.toarray(), dense)
 
 
@@ -230,6 +230,6 @@ def test_pointers_of_every_width_give_the_same_bytes() -> None:
             for name, dtype in (("indptr", pointers), ("indices", indices)):
                 del file["X"][name]
                 file["X"][name] = getattr(counts, name).astype(dtype)
-        found = written("h5ad", data="in.h5ad", force=True, **IDENTITY).read_bytes()
+        found = written("h5ad", data="in.h5ad", overwrite=True, **IDENTITY).read_bytes()
         expected = expected or found
         assert found == expected

@@ -95,7 +95,7 @@ def test_an_input_is_never_the_output(tmp_path: Path, capsys: pytest.CaptureFixt
     # of whatever name an input is
     renamed = Path(path).rename(tmp_path / "cells.parquet")
     assert main(["medians", str(renamed), "-o", str(renamed), "--overwrite"]) == 1
-    assert "cells.parquet is one of the inputs" in capsys.readouterr().err
+    assert "cells.parquet is the file that is read" in capsys.readouterr().err
     assert renamed.read_bytes() == before
 
 

@@ -42,7 +42,13 @@ def prepare_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format", choices=FORMATS, help="of OUT; default: by its suffix, which must agree"
     )
-    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
+    parser.add_argument(
+        "--overwrite",
+        "--force",
+        dest="overwrite",
+        action="store_true",
+        help="replace OUT if it exists (--force, the published name, is the same)",
+    )
     parser.add_argument(
         "--quiet", action="store_true", help="no progress bar and no summary at the end"
     )

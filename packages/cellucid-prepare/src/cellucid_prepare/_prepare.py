@@ -67,6 +67,7 @@ def prepare(
     centroid_min_points: int | None = None,
     modality: str | None = None,
     zarr_format: Literal[2, 3] | None = None,
+    overwrite: bool = False,
     force: bool = False,
     progress: Progress = None,
     threads: int | None = None,
@@ -133,8 +134,11 @@ def prepare(
         The modality of a MuData that is shown first.
     zarr_format
         2 or 3; None for 2.
+    overwrite
+        Replace an output that is there. A folder that is no Zarr store is never replaced, nor is
+        what the input is read from.
     force
-        Replace an output that is there. A folder that is no Zarr store is never replaced.
+        The published name of `overwrite`; either may be given.
     progress
         None for a bar where stderr is a terminal, True or False for one or none, or a function that
         is called with the parts done and the parts in all.
@@ -152,7 +156,7 @@ def prepare(
         A ValueError that lists everything that is wrong, each with its place and what mends it;
         also a TypeError where something is of a wrong type or missing.
     FileExistsError
-        `out_path` is there, or appears while it is written, and `force` is False.
+        `out_path` is there, or appears while it is written, and `overwrite` is False.
     OSError
         The output cannot be written, for want of space for instance, or a file of the input cannot
         be read.
@@ -196,7 +200,15 @@ def prepare(
     existing: FileExistsError | None = None
     target: Target | None = None
     try:
-        target = check_target(out_path, format, zarr_format, force, faults)
+        target = check_target(
+            out_path,
+            format,
+            zarr_format,
+            faults,
+            overwrite=overwrite,
+            force=force,
+            inputs=(data, by_hand),
+        )
     except FileExistsError as error:
         existing = error
     with (

@@ -28,7 +28,7 @@ def write_output(target: Target, layout: Group, *, threads: int, progress: Progr
     from scx_core.writing._progress import row_progress
 
     with (
-        staged(target.path, force=target.force) as hidden,
+        staged(target.path, overwrite=target.overwrite) as hidden,
         row_progress(progress, part_count(layout), unit="parts") as done,
         encoder(threads) as encode,
     ):

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from scx_core._codecs import Codec
+from scx_core._output_paths import check_output
 from scx_core.experiment import Experiment, MatrixView
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._modality import Modality
@@ -36,8 +37,8 @@ def compact(
     path
         The file to read.
     out
-        The file to write; with `overwrite` it may be `path` itself. A failure leaves no file, and
-        an old one untouched.
+        The file to write, another one than `path`. A failure leaves no file, and an old one
+        untouched.
     codec, shard_size, progress, threads
         As `from_anndata` takes them.
     overwrite
@@ -47,6 +48,8 @@ def compact(
     ------
     CorruptFileError
         `path` is damaged.
+    ValueError
+        `out` is `path` itself, or has the suffix of another kind of file.
     FileExistsError
         `out` exists and `overwrite` is False.
     OSError
@@ -58,10 +61,11 @@ def compact(
     >>> scx_core.from_anndata(anndata.AnnData(numpy.eye(3)), "eye.scx", overwrite=True)
     >>> scx_core.mark_deleted("eye.scx", [0, 1])
     2
-    >>> scx_core.compact("eye.scx", "eye.scx", overwrite=True)
-    >>> scx_core.open("eye.scx").n_obs_physical
+    >>> scx_core.compact("eye.scx", "smaller.scx", overwrite=True)
+    >>> scx_core.open("smaller.scx").n_obs_physical
     1
     """
+    check_output(out, path, suffix=".scx")
     with Experiment(path) as experiment:
         write_experiment(
             out,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from scx_core._codecs import Codec
+from scx_core._output_paths import check_output
 from scx_core.writing import BLOCK_BYTES, SHARD_SIZE, Progress, write_experiment
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def from_anndata(
     Raises
     ------
     ValueError, TypeError
-        A part cannot be held or does not fit; the message names it and what to do.
+        A part cannot be held or does not fit; the message names it and what to do. Or `path` is a
+        file that the object reads from, or has the suffix of another kind of file.
     KeyError
         `layers` names one that is not there.
     FileExistsError
@@ -89,6 +91,7 @@ def from_anndata(
     from scx_core.sources.anndata_memory import closed_as_before, content_from_anndata
 
     _require_type(adata, "anndata", "AnnData", "from_anndata")
+    check_output(path, adata, suffix=".scx")
     with closed_as_before(adata):
         write_experiment(
             path,
@@ -129,6 +132,7 @@ def from_mudata(
     from scx_core.sources.mudata_memory import content_from_mudata
 
     _require_type(mdata, "mudata", "MuData", "from_mudata")
+    check_output(path, mdata, suffix=".scx")
     with closed_as_before(mdata):
         write_experiment(
             path,

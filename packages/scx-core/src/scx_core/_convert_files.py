@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from scx_core._byte_sizes import parse_bytes
 from scx_core._codecs import Codec
+from scx_core._output_paths import check_output
 from scx_core.writing import SHARD_SIZE, Progress, write_experiment
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def from_h5ad(
         There is no such file.
     ValueError
         It is something else than an .h5ad (the message says what and which function reads it),
-        damaged, or uses a compression that is not available; file and path are named.
+        damaged, or uses a compression that is not available; file and path are named. Or `out` is
+        the file that is read, or has the suffix of another kind of file.
     KeyError
         `layers` names one that is not there.
     FileExistsError
@@ -323,11 +325,10 @@ def _plan(
 
     source, target = Path(path), Path(out)
     budget = parse_bytes(memory_budget, "memory_budget")
-    if target.exists():
-        if source.exists() and target.samefile(source):
-            raise ValueError(f"{target} is the file that is read: write to another one")
-        if not overwrite:
-            raise FileExistsError(f"{target} exists: pass overwrite=True to replace it")
+    # a folder of Matrix Market files may hold the output as well
+    check_output(target, *(source.iterdir() if source.is_dir() else [source]), suffix=".scx")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists: pass overwrite=True to replace it")
     folder = target.parent if temporary_folder is None else Path(temporary_folder)
     if not folder.is_dir():
         what = "write to" if temporary_folder is None else "hold temporary files"

@@ -114,3 +114,28 @@ def test_quiet_is_quiet_with_hf_too(tmp_path: Path, capfd: pytest.CaptureFixture
     run(tmp_path, hf=True, progress=False)
     assert capfd.readouterr() == ("", "")
     assert {"hf"} <= set(os.listdir(tmp_path / "out"))
+
+
+def test_a_folder_that_holds_an_input_is_not_replaced(tmp_path: Path) -> None:
+    run(tmp_path)
+    out = tmp_path / "out"
+    turned = out / "turned"  # a job may leave such a folder, and one that replaces it clears it
+    turned.mkdir()
+    os.link(tmp_path / "a.scx", turned / "b.scx")
+    (tmp_path / "link").symlink_to(out)
+    before = tree(tmp_path)
+    for folder in (out, tmp_path / "link"):
+        with pytest.raises(ValueError, match=r"holds .*b\.scx, which is read"):
+            scx_tokenize.run("sample", turned / "b.scx", folder, n=5, overwrite=True)
+    dictionary = out / "token_dictionary.json"
+    with pytest.raises(ValueError, match=r"holds .*token_dictionary\.json, which is read"):
+        run(tmp_path, token_dictionary=dictionary, seed=1, overwrite=True)
+    assert tree(tmp_path) == before
+
+
+def test_a_run_goes_on_with_the_dictionary_that_it_has_left(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = tree(tmp_path)
+    assert run(tmp_path, token_dictionary=tmp_path / "out" / "token_dictionary.json")["complete"]
+    after = tree(tmp_path)
+    assert {name for name in before if before[name] != after[name]} <= {"out/manifest.json"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cellucid_prepare._commands.values import array, arrays, fields, first_shown, names, table
 from cellucid_prepare.inputs.components import OfData
 from scx_core._commands import UsageError
+from scx_core._output_paths import refuse_inputs
 
 # options that go to `prepare` as they are
 AS_GIVEN = (
@@ -29,7 +31,7 @@ AS_GIVEN = (
     "modalities",
     "modality",
     "zarr_format",
-    "force",
+    "overwrite",
     "threads",
 )
 SUFFIXES = (".zarr.zip", ".h5ad", ".h5mu", ".zarr")
@@ -40,6 +42,7 @@ def run_prepare(options: argparse.Namespace) -> int:
     import cellucid_prepare
 
     format = options.format or _guessed_format(options.target)
+    refuse_inputs(options.target, *_files(options))
     arguments = _arguments(options)
     path = cellucid_prepare.prepare(
         options.target,
@@ -85,6 +88,19 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     elif options.gene_expression is not None:
         given["gene_expression"] = array(Path(options.gene_expression))
     return given
+
+
+def _files(options: argparse.Namespace) -> Iterator[str]:
+    """The files that options name, whole or in part."""
+    for name in ("obs", "var", "connectivities", "gene_expression"):
+        if getattr(options, name):
+            yield getattr(options, name)
+    for item in (*(options.embeddings or ()), *(options.vector_fields or ())):
+        if item.partition("=")[2]:
+            yield item.partition("=")[2]
+    for item in options.gene_identifiers or ():
+        if item.startswith("@"):
+            yield item[1:]
 
 
 def _size(path: Path) -> str:

@@ -33,6 +33,7 @@ ARGUMENTS = (
     "vector_fields",
     "zarr_format",
     "format",
+    "overwrite",
     "force",
     "threads",
     "modalities",
@@ -69,7 +70,7 @@ def _with_option(fault: Fault) -> Fault:
 
 
 def with_options(text: str) -> str:
-    """`text` with `dataset_id='x'` as --id 'x', `force=True` as --force, and so on."""
+    """`text` with `dataset_id='x'` as --id 'x', `overwrite=True` as --overwrite, and so on."""
 
     def option(match: re.Match[str]) -> str:
         return _option(match[1] or match[3]) + ("" if match[2] or match[3] else " ")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.containers.placing import NAME_BYTES_MAX, moved_aside
+from scx_core._output_paths import refuse_inputs
 
 Format: TypeAlias = Literal["h5ad", "zarr", "zarr.zip", "h5mu"]
 FORMATS: dict[str, str] = {
@@ -27,35 +29,51 @@ class Target:
     path: Path
     format: Format
     zarr_format: int
-    force: bool
+    overwrite: bool
 
 
 def check_target(
-    out_path: Any, format: Any, zarr_format: Any, force: Any, faults: Faults
+    out_path: Any,
+    format: Any,
+    zarr_format: Any,
+    faults: Faults,
+    *,
+    overwrite: Any,
+    force: Any = False,
+    inputs: Sequence[Any] = (),
 ) -> Target | None:
     """The target, or None with the faults noted.
+
+    `force` is another name of `overwrite`; `inputs` are what the output may not replace.
 
     Raises
     ------
     FileExistsError
-        Something is there, `force` is False, and nothing else is wrong so far.
+        Something is there, it may not be replaced, and nothing else is wrong so far.
     """
     before = len(faults.found)
     if not isinstance(format, str) or format not in FORMATS:
         choices = "; ".join(f"{name!r}, {purpose}" for name, purpose in FORMATS.items())
         faults.add("format", f"{format!r} is none of the formats", f"choose {choices}")
         return None
-    if force is not True and force is not False:
-        faults.add_type("force", f"{force!r} is neither True nor False")
+    for name, value in (("overwrite", overwrite), ("force", force)):
+        if value is not True and value is not False:
+            faults.add_type(name, f"{value!r} is neither True nor False")
+    may_replace = overwrite is True or force is True
     _check_zarr_format(format, zarr_format, faults)
     path = _path(out_path, format, faults)
     if path is None or len(faults.found) > before:
         return None
-    _check_existing(path, format, faults, force=bool(force))
+    try:
+        refuse_inputs(path, *inputs)
+    except ValueError as error:
+        faults.add("out_path", str(error))
+        return None
+    _check_existing(path, format, faults, overwrite=may_replace)
     if len(faults.found) > before:
         return None
     number = 2 if zarr_format is None else int(zarr_format)
-    return Target(path, cast(Format, format), number, bool(force))
+    return Target(path, cast(Format, format), number, may_replace)
 
 
 def _check_zarr_format(format: str, zarr_format: Any, faults: Faults) -> None:
@@ -113,7 +131,7 @@ def _with_suffix(text: str, suffix: str) -> str:
     return text + suffix
 
 
-def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> None:
+def _check_existing(path: Path, format: str, faults: Faults, *, overwrite: bool) -> None:
     where = "out_path"
     above = next((folder for folder in path.parents if os.path.lexists(folder)), path.parent)
     if not above.is_dir():
@@ -122,22 +140,22 @@ def _check_existing(path: Path, format: str, faults: Faults, *, force: bool) -> 
     if not os.access(above, os.W_OK | os.X_OK):
         faults.add(where, f"you may not write to the folder {above}", "choose another path")
         return
-    aside = None if force else moved_aside(path)
+    aside = None if overwrite else moved_aside(path)
     if aside is not None:
         raise FileExistsError(
-            f"{path} was moved aside to {aside.name} by a run that was killed: pass force=True to "
-            "replace it, or rename it back"
+            f"{path} was moved aside to {aside.name} by a run that was killed: pass overwrite=True "
+            "to replace it, or rename it back"
         )
     if not os.path.lexists(path):
         return
     if path.is_symlink():
         faults.add(where, f"{path} is a symbolic link", "remove it yourself, or name its target")
         return
-    if not force:
+    if not overwrite:
         if faults.found:
-            faults.add(where, f"{path} exists", "pass force=True to replace it")
+            faults.add(where, f"{path} exists", "pass overwrite=True to replace it")
             return
-        raise FileExistsError(f"{path} exists: pass force=True to replace it")
+        raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
     if format == "zarr":
         if not is_zarr_store(path):
             faults.add(

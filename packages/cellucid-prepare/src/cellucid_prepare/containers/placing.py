@@ -24,11 +24,11 @@ NAME_BYTES_MAX = 255 - len("..") - ADDED_LETTERS - len(PREVIOUS)
 # the outputs that this process writes at the moment
 _written: set[Path] = set()
 _lock = threading.Lock()
-_APPEARED = "{target} has appeared meanwhile: pass force=True to replace it"
+_APPEARED = "{target} has appeared meanwhile: pass overwrite=True to replace it"
 
 
 @contextmanager
-def staged(target: Path, *, force: bool) -> Iterator[Path]:
+def staged(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Give a path beside `target` to write to; it becomes `target` if the block succeeds.
 
     Missing folders above `target` are made. Whatever fails in the block removes what was staged,
@@ -37,7 +37,7 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
     Raises
     ------
     FileExistsError
-        Something is at `target`, or has come there while the block ran, and `force` is False.
+        Something is at `target`, or has come there while the block ran, and `overwrite` is False.
     RuntimeError
         Another call in this process writes to `target`.
     """
@@ -46,7 +46,7 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
             raise RuntimeError(f"another call in this process is writing {target}: wait for it")
         _written.add(target)
     try:
-        with _staged(target, force=force) as hidden:
+        with _staged(target, overwrite=overwrite) as hidden:
             yield hidden
     finally:
         with _lock:
@@ -54,19 +54,19 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _staged(target: Path, *, force: bool) -> Iterator[Path]:
+def _staged(target: Path, *, overwrite: bool) -> Iterator[Path]:
     made: list[Path] = []
     try:
         _make_folders(target.parent, made)
         names = _staging(target, made)
         names.clear_left()
         with names.writer() as stem:
-            if not force and os.path.lexists(target):
+            if not overwrite and os.path.lexists(target):
                 raise FileExistsError(_APPEARED.format(target=target))
             hidden = stem.with_name(f"{stem.name}{PARTIAL}")
             yield hidden
             _sync(hidden)
-            if force:
+            if overwrite:
                 _move_into_place(hidden, target, stem.with_name(f"{stem.name}{PREVIOUS}"))
             else:
                 _move_if_free(hidden, target)

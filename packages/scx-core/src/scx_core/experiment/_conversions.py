@@ -84,7 +84,8 @@ class Conversions:
         ------
         ValueError
             The file holds what an .h5ad cannot, datetimes for example: the message names it and
-            says what to store instead. Or a modality must be named, or an argument is wrong.
+            says what to store instead. Or a modality must be named, or an argument is wrong. Or
+            `path` is the open file itself, or has the suffix of another kind of file.
         FileExistsError
             `path` exists and `overwrite` is False.
 

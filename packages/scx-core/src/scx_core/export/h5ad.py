@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scx_core._byte_sizes import parse_bytes
+from scx_core._output_paths import HDF5_SUFFIXES, check_output
 from scx_core.export.elements import (
     Group,
     check_names,
@@ -45,6 +46,7 @@ def export_h5ad(
     progress: Progress = None,
 ) -> None:
     """Write an experiment, or one modality of it, to an .h5ad file; see `Experiment.to_h5ad`."""
+    check_output(path, experiment, suffix=".h5ad", also=HDF5_SUFFIXES)
     part = chosen_modality(experiment, modality)
     with (
         placed_file(Path(path), overwrite=overwrite) as hidden,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scx_core._output_paths import HDF5_SUFFIXES, check_output
 from scx_core.experiment._to_mudata import member_map
 from scx_core.export.elements import (
     check_names,
@@ -50,6 +51,7 @@ def export_h5mu(
     progress: Progress = None,
 ) -> None:
     """Write a multimodal experiment to an .h5mu file; see `Experiment.to_h5mu`."""
+    check_output(path, experiment, suffix=".h5mu", also=HDF5_SUFFIXES)
     if not experiment.is_multimodal:
         raise ValueError(f"{experiment.path} has a single modality: write it to an .h5ad file")
     with (

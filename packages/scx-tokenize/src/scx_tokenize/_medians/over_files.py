@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from scx_core._byte_sizes import parse_bytes
+from scx_core._output_paths import refuse_inputs
 from scx_core._paths import StrPath
 from scx_core._temporary import working_folder
 from scx_core.writing import Progress
@@ -107,7 +108,7 @@ def medians(
         A file is not there.
     ValueError
         A file is no .scx or .h5ad file or damaged, a value is infinite, too few genes are known, no
-        cell is left, or an argument is out of range.
+        cell is left, an argument is out of range, or `out` is one of the inputs.
     KeyError
         A file lacks the layer or the column; the message names file and key and what there is.
     FileExistsError
@@ -131,8 +132,8 @@ def medians(
     arguments.threads(threads, who=WHO)
     memory_bytes = parse_bytes(memory_budget, "memory_budget")
     paths = job_inputs(inputs)
-    if target is not None and _is_one_of(paths, target):
-        raise ValueError(f"{target} is one of the inputs: medians do not replace them")
+    if target is not None:
+        refuse_inputs(target, *paths)
     selection = Selection(source, modality, obs_filter, gene_key)
     files, genes = look_at(paths, selection, min_known_genes=min_known_genes)
     if not any(each.n_cells for each in files):
@@ -161,7 +162,3 @@ def medians(
     if target is not None:
         write_table(result.to_arrow(), target, overwrite=overwrite)
     return result
-
-
-def _is_one_of(paths: Sequence[str], target: Path) -> bool:
-    return target.exists() and any(os.path.samefile(path, target) for path in paths)

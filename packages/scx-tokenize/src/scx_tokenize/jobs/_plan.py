@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scx_core._genes import NO_ID, matched_id
+from scx_core._output_paths import refuse_inputs
 from scx_core._paths import StrPath, local_path
 
 from .. import _arguments as numbers
@@ -64,6 +65,7 @@ def plan_job(
         shard_rows, "shard_rows", who="run", lowest=1, highest=SHARD_ROWS_MAX
     )
     paths = job_inputs(inputs)
+    refuse_inputs(folder, *paths)
     chosen = None if genes is None else read_list(genes, "genes")
     tokens = _table(token_dictionary, "token_dictionary", TOKEN_VALUES, allow_pickle=allow_pickle)
     medians = _table(gene_medians, "gene_medians", MEDIAN_VALUES, allow_pickle=allow_pickle)

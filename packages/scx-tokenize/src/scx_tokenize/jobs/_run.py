@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from scx_core._output_paths import refuse_inputs
 from scx_core._paths import StrPath
 
 from .. import _arguments as numbers
@@ -172,7 +173,7 @@ def run(
         A file has no such column, layer or modality; the message names both, and what there is.
     ValueError
         An argument is wrong, a file knows too few genes, no file or no cell is left, tokens are
-        more than memory holds, or `out` holds the tokens of another job.
+        more than memory holds, or `out` holds the tokens of another job, or one of the inputs.
     FileExistsError
         `out` holds something else.
     RuntimeError
@@ -216,6 +217,9 @@ def run(
         shard_rows=shard_rows,
         allow_pickle=allow_pickle,
     )
+    if overwrite:  # a run that goes on writes the tables of its folder as they were
+        tables = (arguments[name] for name in _PATHS)
+        refuse_inputs(out, *(one for one in tables if isinstance(one, str | os.PathLike)))
     n_threads = numbers.threads(threads, who="run")
     if dask is None:  # the workers of a cluster have memory of their own
         check_memory(job, n_threads or numbers.available_cpus())
