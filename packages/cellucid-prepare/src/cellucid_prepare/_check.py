@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cellucid_prepare.checks.defaults import Contents
 from cellucid_prepare.checks.embeddings import parse_field_key
@@ -23,6 +25,7 @@ from cellucid_prepare.ready.opening import (
     modalities,
     stored_document,
 )
+from cellucid_prepare.ready.readable import check_readable
 from cellucid_prepare.ready.report import CheckReport, Findings, NotJudgedError
 from cellucid_prepare.ready.storage import check_codecs
 from cellucid_prepare.ready.tree import StoredArray, StoredGroup, encoding, place
@@ -39,8 +42,9 @@ def check(path: str | os.PathLike[str]) -> CheckReport:
 
     Returns
     -------
-    The report: `is_ready`, and the reasons in `faults`; ``str(report)`` lists them. The values of
-    X are not looked at.
+    The report, which is true where the file is ready: ``if check(path): ...``. It has `is_ready`
+    and the reasons in `faults`; ``str(report)`` lists them. Everything but matrices is read as
+    anndata reads it; the values of X are not looked at.
 
     Raises
     ------
@@ -83,9 +87,9 @@ def _check_hdf5(path: Path) -> CheckReport:
     from cellucid_prepare.ready.hdf5_tree import hdf5_root
 
     findings = Findings()
-    with hdf5_root(path, findings) as (root, watched):
+    with hdf5_root(path, findings) as (root, file, watched):
         check_opening(root, watched, path.stat().st_size, findings)
-        return _report(root, path, "HDF5", findings)
+        return _report(root, file.__getitem__, path, "HDF5", findings)
 
 
 def _check_zarr(path: Path) -> CheckReport:
@@ -107,7 +111,7 @@ def _check_zarr(path: Path) -> CheckReport:
             text = files.content(whole) if (path / whole).is_file() else b"null"
             check_consolidated(found, findings, stored_document(text, path))
             root = zarr_tree(found, values, findings)
-            return _report(root, path, _zarr_name(found), findings)
+            return _report(root, values.__getitem__, path, _zarr_name(found), findings)
     top = root_in_zip(path)
     with zipfile.ZipFile(path) as archive, opened_values(path, top) as values:
         packed = ZipFiles(archive, top)
@@ -116,14 +120,21 @@ def _check_zarr(path: Path) -> CheckReport:
         text = packed.content(".zmetadata") if ".zmetadata" in packed.names() else b"null"
         check_consolidated(found, findings, stored_document(text, path))
         root = zarr_tree(found, values, findings)
-        return _report(root, path, f"{_zarr_name(found)} in a zip", findings)
+        name = f"{_zarr_name(found)} in a zip"
+        return _report(root, values.__getitem__, path, name, findings)
 
 
 def _zarr_name(found: dict[str, object]) -> str:
     return "Zarr 3" if "zarr.json" in found else "Zarr 2"
 
 
-def _report(root: StoredGroup, path: Path, container: str, findings: Findings) -> CheckReport:
+def _report(
+    root: StoredGroup,
+    at: Callable[[str], Any],
+    path: Path,
+    container: str,
+    findings: Findings,
+) -> CheckReport:
     several = root.group("mod") is not None
     if not several and "obs" not in root.children and encoding(root) != "anndata":
         raise NotJudgedError(f"{path} holds neither an AnnData nor a MuData")
@@ -141,6 +152,7 @@ def _report(root: StoredGroup, path: Path, container: str, findings: Findings) -
                 "the file", "has no encoding-type, as before anndata 0.8", "write it anew"
             )
     check_quantiles(root, n_cells, findings)
+    check_readable(root, at, findings)
     return CheckReport(
         os.fspath(path),
         container,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from cellucid_prepare._faults import Faults, Refused, plural
 from cellucid_prepare.checks.names import check_element_names, text_fault
+from scx_core._label_codes import codes_problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,6 +196,10 @@ def _check_texts(texts: list[str], place: str, faults: Faults) -> None:
 def _categories(accessor: Any, place: str, faults: Faults) -> ColumnData:
     categories = accessor.categories
     codes = np.asarray(accessor.codes)
+    problem = codes_problem(codes, len(categories))
+    if problem is not None:
+        faults.add(place, problem, "write the column anew from its labels")
+        raise Refused
     dtype = categories.dtype
     kind = getattr(dtype, "kind", "O")
     if isinstance(dtype, np.dtype) and kind in "biuf":

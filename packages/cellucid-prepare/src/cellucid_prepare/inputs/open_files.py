@@ -10,6 +10,8 @@ from typing import Any
 
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.checks.target import is_address
+from cellucid_prepare.ready.tree import place
+from scx_core.sources.frames_with_bad_codes import noted_codes
 
 TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
 
@@ -52,6 +54,14 @@ def opened_file(path: Path, faults: Faults) -> Iterator[Any]:
     ValueError
         It is damaged, or compressed in a way that cannot be undone here.
     """
+    with noted_codes() as codes, _opened_kind(path, faults) as content:
+        for place_in_file, problem in codes.items():
+            faults.add(place(place_in_file), problem, "write the column anew from its labels")
+        yield content
+
+
+@contextmanager
+def _opened_kind(path: Path, faults: Faults) -> Iterator[Any]:
     from scx_core.sources.detect import DESCRIPTIONS, source_kind
 
     kind = source_kind(path)

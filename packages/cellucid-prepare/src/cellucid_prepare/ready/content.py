@@ -11,6 +11,7 @@ from cellucid_prepare.checks.names import check_element_names
 from cellucid_prepare.ready.report import PREPARE, Findings
 from cellucid_prepare.ready.storage import check_matrix, check_pieces
 from cellucid_prepare.ready.tree import StoredArray, StoredGroup, encoding, place
+from scx_core._label_codes import codes_problem
 
 NUMBERS = "biuf"
 OLD = "is stored as versions of anndata before 0.7 did, which viewers do not read"
@@ -56,6 +57,8 @@ def check_table(group: StoredGroup, name: str, findings: Findings) -> int:
     n_rows = _length(index)
     if not (isinstance(index, StoredArray) and index.kind == "T"):
         findings.fault(f"{where}.index", f"is {_described(index)}, and viewers read plain text")
+    elif len(index.shape) != 1:
+        findings.fault(f"{where}.index", f"is {_described(index)}, not of one")
     elif name == "obs":
         check_pieces(index, findings)
     _check_columns(item, where, str(index_name), n_rows, findings)
@@ -67,9 +70,15 @@ def _check_columns(
 ) -> None:
     listed = table.attributes.get("column-order")
     names = [name for name in table.children if name not in (index, "__categories")]
-    for name in listed if isinstance(listed, list) else []:
+    listed = listed if isinstance(listed, list) else []
+    for name in listed:
         if name not in table.children:
             findings.fault(f"{where}[{name!r}]", "is listed and not there")
+    for name in names:
+        if name not in listed:
+            findings.fault(
+                f"{where}[{name!r}]", "is there and not listed in column-order, so nobody reads it"
+            )
     check_element_names(names, where, findings.faults)
     for name in names:
         column = table.children[name]
@@ -85,6 +94,8 @@ def _check_column(column: StoredArray | StoredGroup, findings: Findings) -> None
     if isinstance(column, StoredArray):
         if "categories" in column.attributes:
             findings.fault(where, "has its labels elsewhere, as before anndata 0.8")
+        elif len(column.shape) != 1:
+            findings.fault(where, f"is {_described(column)}, not of one")
         elif column.kind not in "T" + NUMBERS or (column.item_bytes > 8 and column.kind != "T"):
             findings.fault(where, f"is {_described(column)}, which viewers do not read")
         else:
@@ -104,10 +115,27 @@ def _check_column(column: StoredArray | StoredGroup, findings: Findings) -> None
         part = column.array(name)
         if part is None:
             findings.fault(where, f"has no plain {name}")
+        elif len(part.shape) != 1:
+            findings.fault(where, f"has {name} of {len(part.shape)} axes, not of one")
         elif name == "codes" and part.kind != "i":
             findings.fault(where, f"has codes of type {part.kind}, not signed integers")
         else:
             check_pieces(part, findings)
+            if name == "codes":
+                _check_codes(column, part, findings)
+
+
+def _check_codes(column: StoredGroup, codes: StoredArray, findings: Findings) -> None:
+    where = place(column.path)
+    if not isinstance(column.attributes.get("ordered"), bool | int):
+        findings.fault(where, "does not say whether its labels are ordered")
+    labels = column.array("categories")
+    if labels is None or codes.undecodable:
+        return
+    values = _values(codes, findings)
+    problem = codes_problem(values, _length(labels))
+    if problem is not None:
+        findings.fault(where, problem)
 
 
 def _check_values(X: StoredArray | StoredGroup, shape: tuple[int, int], findings: Findings) -> None:
@@ -135,6 +163,12 @@ def _check_pointers(X: StoredGroup, shape: tuple[int, int], findings: Findings) 
         findings.fault(where, "lacks one of data, indices and indptr")
         return
     data, indices, indptr = (part for part in parts if part is not None)
+    if indices.kind not in "iu" or indptr.kind not in "iu":
+        findings.fault(where, "has indices or pointers that are no whole numbers: it is damaged")
+        return
+    if any(len(part.shape) != 1 for part in (data, indices, indptr)):
+        findings.fault(where, "has data, indices or indptr of other than one axis: it is damaged")
+        return
     n_majors = shape[1 if encoding(X) == "csc_matrix" else 0]
     pointers = np.asarray(_values(indptr, findings), dtype=np.int64)
     if (
@@ -145,6 +179,15 @@ def _check_pointers(X: StoredGroup, shape: tuple[int, int], findings: Findings) 
         or data.size != indices.size
     ):
         findings.fault(where, "its pointers do not fit its values: it is damaged")
+        return
+    n_minors = shape[0 if encoding(X) == "csc_matrix" else 1]
+    for start in range(0, indices.size if not indices.undecodable else 0, BLOCK_ELEMENTS):
+        some = _values(indices, findings, start, min(start + BLOCK_ELEMENTS, indices.size))
+        if not len(some):
+            return  # what cannot be read has a fault of its own
+        if int(some.min()) < 0 or int(some.max()) >= n_minors:
+            findings.fault(where, "has indices that lie outside of it: it is damaged")
+            return
 
 
 def check_embeddings(group: StoredGroup, n_cells: int, findings: Findings) -> dict[str, int]:
@@ -194,6 +237,8 @@ def check_graph(group: StoredGroup, n_cells: int, findings: Findings) -> None:
             findings.note(place(item.path), "takes space, and no viewer reads it", "leave it out")
         elif shape_of(item) != (n_cells, n_cells):
             findings.fault(place(item.path), f"is {_times(shape_of(item))}, not over the cells")
+        else:
+            _check_values(item, (n_cells, n_cells), findings)
 
 
 def shape_of(item: StoredArray | StoredGroup) -> tuple[int, ...]:

@@ -67,8 +67,10 @@ class WatchedFile(io.RawIOBase):
 
 
 @contextmanager
-def hdf5_root(path: Path, findings: Findings) -> Iterator[tuple[StoredGroup, WatchedFile]]:
-    """The tree, which can be read inside the block only, and the file under it.
+def hdf5_root(
+    path: Path, findings: Findings
+) -> Iterator[tuple[StoredGroup, h5py.File, WatchedFile]]:
+    """The tree, which can be read inside the block only, the HDF5 file, and what is read of it.
 
     Raises `NotJudgedError` where the file is damaged.
     """
@@ -85,7 +87,7 @@ def hdf5_root(path: Path, findings: Findings) -> Iterator[tuple[StoredGroup, Wat
                 root = _group(file, "", findings)
             except (OSError, RuntimeError, KeyError, ValueError, UnicodeDecodeError) as error:
                 raise NotJudgedError(f"{path} is damaged: {error}") from error
-            yield root, watched
+            yield root, file, watched
     finally:
         watched.close()
 

@@ -38,6 +38,10 @@ class CheckReport:
         """Whether there is no fault."""
         return not self.faults
 
+    def __bool__(self) -> bool:
+        """See `is_ready`."""
+        return self.is_ready
+
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
         listed = {

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scx_core._label_codes import codes_problem
+
 from ._ipc import validated
 from ._refusals import refuse_dtype, storable_name
 from ._text import decode_text, encode_object_text, encode_string_dtype
@@ -219,6 +221,9 @@ def _encode_categorical(values: pd.Categorical[Any], where: str) -> EncodedArray
         )
     encoded = encode_index(categories, categories_where)
     codes = np.asarray(values.codes)
+    problem = codes_problem(codes, len(categories))
+    if problem is not None:
+        raise ValueError(f"{where}: {problem}. Make the column anew from its labels.")
     missing = codes < 0
     if missing.any():
         indices = to_arrow(np.where(missing, codes.dtype.type(0), codes), missing)

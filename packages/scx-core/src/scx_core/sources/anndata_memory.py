@@ -23,6 +23,7 @@ from scx_core.sources.base import (
     MatrixSource,
     ModalityContent,
 )
+from scx_core.sources.frames_with_bad_codes import refuse_lazy_codes
 
 if TYPE_CHECKING:
     import anndata
@@ -113,8 +114,13 @@ def matrix_source(
 
 def frame_in_memory(frame: Any) -> pd.DataFrame:
     """`frame` itself, or what a lazily read one holds."""
-    loaded = frame.to_memory() if hasattr(frame, "to_memory") else frame
-    return cast("pd.DataFrame", loaded)
+    if not hasattr(frame, "to_memory"):
+        return cast("pd.DataFrame", frame)
+    try:
+        return cast("pd.DataFrame", frame.to_memory())
+    except ValueError:
+        refuse_lazy_codes(frame)
+        raise
 
 
 def components_in_memory(mapping: Mapping[str, Any]) -> dict[str, Any]:

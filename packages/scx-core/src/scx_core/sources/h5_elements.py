@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from scx_core.sources.frames_with_bad_codes import frame_despite_codes
 from scx_core.sources.hdf5 import Dataset, Group, is_dataset, where
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ def read_element(item: Group | Dataset) -> Any:
         try:
             return anndata.io.read_elem(item)
         except Exception as error:
+            try:
+                despite = frame_despite_codes(item, read_element)
+            except ValueError as codes:
+                raise ValueError(f"{where(item)}: {codes}") from error
+            if despite is not None:
+                return despite
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ValueError(f"{where(item)} cannot be read: {reason}") from error
 
