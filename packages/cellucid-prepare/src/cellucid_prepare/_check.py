@@ -174,12 +174,14 @@ def _check_mudata(root: StoredGroup, findings: Findings) -> tuple[int, int]:
     names: list[str] = []
     shared = _contents(_without_masks(root))
     for name, group in modalities(root)[1:]:
-        n_own, _ = check_modality(group, findings)
+        n_own, n_own_genes = check_modality(group, findings)
         own = _contents(group)
         widths |= {f"{name}:{key}": width for key, width in own.widths.items()}
         columns += [f"{name}:{column}" for column in own.obs_columns]
         names.append(name)
-        _check_map(root, name, n_cells, n_own, findings)
+        _check_map(root, "obsmap", name, (n_cells, n_own), findings)
+        if root.group("varmap") is not None:
+            _check_map(root, "varmap", name, (n_genes, n_own_genes), findings)
     if not widths and not shared.widths:
         _no_embedding("obsm", findings)
     contents = Contents(
@@ -189,19 +191,25 @@ def _check_mudata(root: StoredGroup, findings: Findings) -> tuple[int, int]:
     return n_cells, n_genes
 
 
-def _check_map(root: StoredGroup, name: str, n_cells: int, n_own: int, findings: Findings) -> None:
-    obsmap = root.group("obsmap")
-    item = None if obsmap is None else obsmap.array(name)
-    where = f"obsmap[{name!r}]"
+def _check_map(
+    root: StoredGroup, kind: str, name: str, lengths: tuple[int, int], findings: Findings
+) -> None:
+    """`lengths` are those of all modalities together and of this one."""
+    n_all, n_own = lengths
+    held = root.group(kind)
+    item = None if held is None else held.array(name)
+    where, what = f"{kind}[{name!r}]", "cells" if kind == "obsmap" else "genes"
     if item is None:
-        findings.fault(where, "is missing: which cells the modality has is not known", "update it")
+        findings.fault(
+            where, f"is missing: which {what} the modality has is not known", "update it"
+        )
         return
-    if item.size != n_cells:
-        findings.fault(where, f"has {item.size:,} entries for {n_cells:,} cells", "update it")
+    if item.size != n_all:
+        findings.fault(where, f"has {item.size:,} entries for {n_all:,} {what}", "update it")
         return
     rows = item.values().reshape(-1).astype("int64")
-    if n_cells and (rows.max() > n_own or (rows > 0).sum() != n_own):
-        findings.fault(where, f"does not name each of the modality's {n_own:,} cells", "update it")
+    if n_all and (rows.max() > n_own or (rows > 0).sum() != n_own):
+        findings.fault(where, f"does not name each of the modality's {n_own:,} {what}", "update it")
 
 
 def _without_masks(root: StoredGroup) -> StoredGroup:
