@@ -48,6 +48,38 @@ def test_categories_that_are_numbers_or_flags_keep_labels_and_order() -> None:
     assert back["whole"].cat.codes.tolist()[1] == -1
 
 
+def test_labels_of_nullable_types_are_those_of_a_file() -> None:
+    columns = {
+        "whole": pd.Series([1, 2, None, 2, 1, None], dtype="Int64"),
+        "real": pd.Series([1.5, None, 2, 2, 2, 1.5], dtype="Float64"),
+        "arrow": pd.Series([3, None, 3, 2**60, 3, 2], dtype="int64[pyarrow]"),
+    }
+    genes = pd.Series([7, None, 2**60 + 1, 5], dtype="Int64").astype("category")
+    table = obs(**{name: column.astype("category").array for name, column in columns.items()})
+    back = same_everywhere(
+        **small(obs=table, var=var(*"abcd", id=genes.array), var_gene_id_column="id")
+    )
+    for name, column in columns.items():
+        found = back.obs[name]
+        assert found.cat.categories.tolist() == sorted(set(column.dropna().tolist()))
+        assert found.isna().tolist() == column.isna().tolist()
+        assert found.dropna().tolist() == column.dropna().tolist()
+    assert back.var["id"].cat.categories.tolist() == [5, 7, 2**60 + 1]
+    data = anndata.AnnData(
+        small()["gene_expression"], obs=table, var=var(*"abcd", id=genes.array),
+        obsm={"X_umap": coordinates()},
+    )  # fmt: skip
+    some = {"var_gene_id_column": "id", "gene_identifiers": [str(2**60 + 1), "b"], **IDENTITY}
+    expected = written("h5ad", "object", data=data, **some)
+    assert read(expected).var_names.tolist() == ["c", "b"]
+
+
+def test_half_floats_become_floats_that_browsers_read() -> None:
+    table = obs(a=np.array([0.1, 1, 2, 3, 4, np.nan], "f2"))
+    back = same_everywhere(**small(obs=table)).obs
+    assert back["a"].dtype == np.float32 and back["a"].iloc[0] == np.float32(np.float16(0.1))
+
+
 def test_names_of_columns_that_are_numbers() -> None:
     table = pd.DataFrame({7: [1] * 6}, index=CELLS)
     refused_everywhere(r"obs\[7\].*'7'", **small(obs=table))
@@ -134,6 +166,22 @@ def test_all_of_a_velocity_missing_and_one_that_is_too_wide() -> None:
         r"velocity.*3 columns.*X_umap.*2",
         **small(vector_fields={"velocity": {"X_umap": coordinates(3)}}),
     )
+
+
+@pytest.mark.parametrize("n_axes", [1, 2, 3])
+def test_a_field_over_an_embedding_that_is_the_latent_space_too(n_axes: int) -> None:
+    """A viewer shows X_umap_<n>d by itself; any other latent space it shows only when told."""
+    for key, other in ((f"X_umap_{n_axes}d", None), ("X_own", {f"{n_axes}d": "X_own"})):
+        arguments = small(
+            embeddings={key: coordinates(n_axes), "X_umap": coordinates()},
+            vector_fields={"v": {key: coordinates(n_axes)}},
+            vector_field_default="v",
+            latent_key=key,
+            embedding_defaults=other,
+        )
+        back = same_everywhere(**arguments, force=True)
+        assert back.uns["cellucid"]["defaults"]["vectorFieldDefault"] == "v"
+    refusal_leaves_nothing("not shown at first", **{**arguments, "embedding_defaults": None})
 
 
 def test_no_cells() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 FAULTS_SHOWN_MAX = 20
+NAMES_SHOWN = 5
 
 Result = TypeVar("Result")
 
@@ -83,6 +84,13 @@ class Faults:
             return
         kind = PrepareTypeError if self.wrong_types else PrepareError
         raise kind(self.found)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(map(repr, names[:NAMES_SHOWN]))
+    more = len(names) - NAMES_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def plural(count: int, noun: str, verb: str = "") -> str:

@@ -115,6 +115,8 @@ def _numbers(values: npt.NDArray[Any], place: str, faults: Faults) -> npt.NDArra
             place, f"{values.dtype} is a type that browsers do not have", "use .astype('float64')"
         )
         raise Refused
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)  # browsers do not read half floats
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         faults.add(
@@ -201,9 +203,10 @@ def _categories(accessor: Any, place: str, faults: Faults) -> ColumnData:
         faults.add(place, problem, "write the column anew from its labels")
         raise Refused
     dtype = categories.dtype
-    kind = getattr(dtype, "kind", "O")
-    if isinstance(dtype, np.dtype) and kind in "biuf":
-        labels = _numbers(categories.to_numpy(), f"{place} categories", faults)
+    # labels have no gaps, so those of pandas' own types are plain numbers too
+    plain = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
+    if plain is not None and plain.kind in "biuf":
+        labels = _numbers(categories.to_numpy(dtype=plain), f"{place} categories", faults)
         return CategoryColumn(codes, labels, bool(accessor.ordered))
     values = categories.astype(object).tolist()
     others = [value for value in values if not isinstance(value, str)]

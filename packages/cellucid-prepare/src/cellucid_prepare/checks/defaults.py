@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,18 @@ SHOWN_COLUMNS_MAX = 3
 MIN_POINTS = 10
 # looked for in this order by a viewer that was told nothing
 USUAL_KEYS = ("X_umap", "X_UMAP", "X_wnn.umap", "X_ref.umap")
+# words in keys of embeddings, by the rank of such an embedding as a guess
+GUESSES = {
+    0: ("umap",),
+    1: ("tsne", "t-sne", "t_sne"),
+    2: ("draw_graph", "force"),
+    3: ("phate",),
+    4: ("pacmap", "trimap"),
+    5: ("spatial",),
+    6: ("diffmap",),
+    8: ("pca", "scvi", "latent", "harmony", "x_emb"),
+}
+UNKNOWN_RANK = 7
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class Contents:
 def check_defaults(given: LaunchDefaults, contents: Contents, faults: Faults) -> dict[str, Any]:
     """The defaults as the output stores them, of the given ones alone."""
     stored: dict[str, Any] = {}
-    chosen: set[str] = set()
+    chosen: dict[str, str] = {}
     if given.embedding_defaults is not None:
         _embeddings(given.embedding_defaults, contents.widths, stored, chosen, faults)
     if given.latent_key is not None:
@@ -93,7 +106,7 @@ def _embeddings(
     given: Any,
     widths: Mapping[str, int],
     stored: dict[str, Any],
-    chosen: set[str],
+    chosen: dict[str, str],
     faults: Faults,
 ) -> None:
     if not isinstance(given, Mapping):
@@ -124,7 +137,7 @@ def _embeddings(
             continue
         if columns is not None and not _are_columns(columns, n_axes, widths[key], where, faults):
             continue
-        chosen.add(key)
+        chosen[dimension] = key
         stored[f"embedding{dimension}"] = (
             key if columns is None else {"key": key, "columns": np.array(list(columns), np.int64)}
         )
@@ -164,7 +177,7 @@ def _obs_keys(given: Any, columns: Sequence[str], stored: dict[str, Any], faults
 def _vector_field(
     given: LaunchDefaults,
     contents: Contents,
-    chosen: set[str],
+    chosen: Mapping[str, str],
     stored: dict[str, Any],
     faults: Faults,
 ) -> None:
@@ -188,12 +201,30 @@ def _vector_field(
     stored["vectorFieldDefault"] = name
 
 
-def shown_keys(widths: Mapping[str, int], chosen: set[str], latent_key: Any) -> set[str]:
-    """The embeddings that a viewer shows: chosen ones, and narrow ones but the latent space."""
-    narrow = {
-        key for key, width in widths.items() if width <= SHOWN_COLUMNS_MAX and key != latent_key
-    }
-    return narrow | chosen | {key for key in USUAL_KEYS if key in widths}
+def shown_keys(widths: Mapping[str, int], chosen: Mapping[str, str], latent_key: Any) -> set[str]:
+    """The embeddings that a viewer shows.
+
+    Those are the `chosen` ones (by dimension), the usual ones of the other dimensions, and all
+    others of up to three columns but the latent space. Where that is none, it guesses one.
+    """
+    shown = set({**_usual(widths), **chosen}.values())
+    others = [key for key in widths if key != latent_key]
+    shown.update(key for key in others if widths[key] <= SHOWN_COLUMNS_MAX)
+    return shown or set(sorted(others, key=_guess_order)[:1])
+
+
+def _usual(widths: Mapping[str, int]) -> dict[str, str]:
+    """The embeddings that a viewer which was told nothing shows, by dimension."""
+    by_dimension = {name: f"X_umap_{name}" for name in DIMENSIONS if f"X_umap_{name}" in widths}
+    single = (key for key in USUAL_KEYS if widths.get(key, 0) in DIMENSIONS.values())
+    return by_dimension or {f"{widths[key]}d": key for key in islice(single, 1)}
+
+
+def _guess_order(key: str) -> tuple[int, str]:
+    """The better the guess that a viewer should show it, the earlier."""
+    lower = key.lower()
+    ranks = (rank for rank, words in GUESSES.items() if any(word in lower for word in words))
+    return next(ranks, UNKNOWN_RANK), key
 
 
 def _modality(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cellucid_prepare._faults import Faults, Refused, plural
+from cellucid_prepare._faults import Faults, Refused, plural, some
 from cellucid_prepare.checks.names import (
     LOG,
     is_default_index,
@@ -78,6 +77,8 @@ def check_genes(
 
 def _shown_names(frame: pd.DataFrame, id_column: str | None, faults: Faults) -> list[str] | None:
     """The names that a viewer shows, where a column holds them."""
+    import pandas as pd
+
     if id_column is None:
         return None
     where = f"var[{id_column!r}]"
@@ -95,6 +96,10 @@ def _shown_names(frame: pd.DataFrame, id_column: str | None, faults: Faults) -> 
         return None  # two columns of one name are a fault of their own
     missing = column.isna().to_numpy(dtype=bool)
     values = column.to_numpy(dtype=object)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        # with gaps among them, pandas makes floats of labels that are whole numbers
+        labels = column.cat.categories.astype(object).to_numpy()
+        values = np.array([*labels, None], dtype=object)[column.cat.codes]
     named: list[str | None] = []
     for row, value in enumerate(values):
         if missing[row] or value == "":
@@ -137,14 +142,14 @@ def _chosen(
         return None
     if len(set(wanted)) != len(wanted):
         twice = sorted(name for name, count in Counter(wanted).items() if count > 1)
-        faults.add(where, f"names genes twice: {_some(twice)}", "name each once")
+        faults.add(where, f"names genes twice: {some(twice)}", "name each once")
         return None
     position = {name: place for place, name in enumerate(shown)}
     unknown = [name for name in wanted if name not in position]
     if unknown:
         faults.add(
             where,
-            f"{plural(len(unknown), 'name')} of no gene: {_some(unknown)}",
+            f"{plural(len(unknown), 'name')} of no gene: {some(unknown)}",
             "use the names that are shown, repeats made unique",
         )
         return None
@@ -159,8 +164,3 @@ def _identifier_list(identifiers: Any) -> list[str] | None:
         return None
     names = list(identifiers)
     return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:5]))
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
