@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cellucid_prepare.inputs.components import OfData
 from scx_core._commands import UsageError
+
+# numbers whose first zeros count, and whole ones that lose digits as float64
+LABEL = r"\s*[+-]?0\d"
+LABEL_WITH_GAPS = rf"{LABEL}|\s*[+-]?\d{{16,}}\s*$"
 
 
 def arrays(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -85,7 +90,10 @@ def array(path: Path) -> Any:
 
 
 def table(path: Path) -> Any:
-    """A table out of .csv, .tsv (first column: the names of the rows) or .parquet."""
+    """A table out of .csv, .tsv (first column: the names of the rows) or .parquet.
+
+    Names stay as they are written; so do columns with a number such as 001, which are labels.
+    """
     import pandas as pd
 
     suffix = path.suffix.lower()
@@ -93,15 +101,28 @@ def table(path: Path) -> Any:
         raise UsageError(f"{path}: tables are read from .csv, .tsv or .parquet")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
+    separator = "\t" if suffix == ".tsv" else ","
+
+    def read(**options: Any) -> pd.DataFrame:
+        # only an empty field is missing: "NA" and "nan" are names of cells and genes as well
+        frame: pd.DataFrame = pd.read_csv(
+            path, sep=separator, index_col=0, na_values=[""], keep_default_na=False, **options
+        )
+        return frame
+
     try:
         if suffix == ".parquet":
             return pd.read_parquet(path)
-        separator = "\t" if suffix == ".tsv" else ","
-        # only an empty field is missing: "NA" and "nan" are names of cells and genes as well
-        frame: pd.DataFrame = pd.read_csv(
-            path, sep=separator, index_col=0, na_values=[""], keep_default_na=False
-        )
+        frame, texts = read(), read(dtype=str)
+        # pandas makes numbers of names, whatever dtype it is given
+        with path.open(encoding="utf-8", newline="") as file:
+            names = [row[0] for row in csv.reader(file, delimiter=separator) if row][1:]
+        frame.index = pd.Index(names, dtype=object)
     except Exception as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    frame.index = frame.index.astype(str)
+    for position, dtype in enumerate(frame.dtypes):
+        written = texts.iloc[:, position]
+        labels = LABEL if dtype.kind in "iu" else LABEL_WITH_GAPS
+        if dtype.kind == "O" or (dtype.kind in "iuf" and written.str.match(labels, na=False).any()):
+            frame.isetitem(position, written.to_numpy())
     return frame
