@@ -29,9 +29,10 @@ cellucid = pytest.importorskip(
 
 WIDTHS = {"umap": 2, "pca": 4}
 TEXT = st.sampled_from(["a", "b", "", "é", "A b", "-1", "NA", "nan"])
+# cellucid stores float16, which browsers do not read, so it is no reference there
 COLUMNS = st.one_of(
-    st.sampled_from(["int8", "uint16", "int64", "uint64", "float16", "float32", "float64", "bool"]),
-    st.sampled_from(["Int64", "UInt8", "boolean", "Float64", "string"]),
+    st.sampled_from(["int8", "uint16", "int64", "uint64", "float32", "float64", "bool"]),
+    st.sampled_from(["Int64", "UInt8", "boolean", "Float64", "string", "Int64 labels"]),
     st.sampled_from(["category", "ordered", "numbers", "object", "mixed", "dates", "infinite"]),
 )
 
@@ -51,6 +52,8 @@ def column(draw: Any, kind: str, n_cells: int) -> Any:
         )
     if kind == "string":
         return pd.array(with_gaps, dtype="string")
+    if kind == "Int64 labels":
+        return pd.Series(gaps, dtype="Int64").astype("category").array
     if kind == "category":
         return pd.Categorical(with_gaps)
     if kind == "ordered":
@@ -124,9 +127,9 @@ def compare(options: dict[str, Any], arguments: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = [
             outcome(prepare, Path(folder) / f"{name}.{options['format']}", options, arguments)
-            for name, prepare in (
-                ("theirs", cellucid.prepare),
-                ("ours", cellucid_prepare.prepare),
+            for name, prepare, arguments in (
+                ("theirs", cellucid.prepare, with_columns(arguments)),
+                ("ours", cellucid_prepare.prepare, arguments),
             )
         ]
     theirs, ours = outcomes
@@ -134,6 +137,18 @@ def compare(options: dict[str, Any], arguments: dict[str, Any]) -> None:
     if isinstance(ours, dict):
         assert ours.keys() == theirs.keys()
         assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def with_columns(arguments: dict[str, Any]) -> dict[str, Any]:
+    """With the obs of the single modality that is chosen, which cellucid leaves behind."""
+    data, chosen = arguments.get("data"), arguments.get("modalities", [])
+    if len(chosen) != 1 or chosen[0] not in data.mod:
+        return arguments
+    own = data[chosen[0]].obs
+    if len(own) < data.n_obs:
+        return arguments
+    shared = data.obs[[name for name in data.obs if ":" not in name]]
+    return {**arguments, "obs": shared.join(own)}
 
 
 SEVERAL: dict[str, dict[str, Any]] = {
@@ -176,6 +191,12 @@ def several_modalities(draw: Any) -> dict[str, Any]:
             st.lists(st.sampled_from([*parts, "none"]), min_size=1, max_size=2, unique=True)
         )
     if draw(st.booleans()):
+        name = draw(st.sampled_from(list(parts)))
+        arguments |= {"latent_key": draw(st.sampled_from([f"{name}:X_umap", "X_joint"]))}
+        arguments["centroid_min_points"] = 1
+    if draw(st.booleans()):
+        arguments["obs_keys"] = [f"{draw(st.sampled_from(list(parts)))}:measured"]
+    if draw(st.booleans()):
         arguments["modality"] = draw(st.sampled_from([*parts, "none"]))
     return arguments
 
@@ -187,6 +208,32 @@ def test_same_for_several_modalities(data: Any, container: str) -> None:
         warnings.simplefilter("ignore")
         arguments = data.draw(several_modalities())
     compare(SEVERAL.get(container, {"format": "h5ad"}), arguments)
+
+
+@given(data=st.data(), latent=st.sampled_from(["a", "b", None]))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_same_fields_can_be_shown_first(data: Any, latent: str | None) -> None:
+    """Which embeddings a viewer shows decides which vector field may be the first one."""
+    keys = ["X_umap", "X_UMAP_", "X_umap_1d", "X_umap_2d", "X_umap_3d", "X_pca", "X_tsne", "X_zz"]
+    chosen = data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3, unique=True))
+    widths = {key: data.draw(st.sampled_from([1, 2, 3, 5])) for key in chosen}
+    widths |= {key: int(key[-2]) for key in chosen if key.endswith("d")}
+    arrays = {key: np.ones((2, width)) for key, width in widths.items()}
+    over = data.draw(st.sampled_from(chosen))
+    arguments: dict[str, Any] = {
+        "embeddings": arrays,
+        "vector_fields": {"v": {over: arrays[over]}},
+        "vector_field_default": "v",
+        "dataset_id": "id",
+        "dataset_name": "name",
+    }
+    if latent is not None:
+        arguments["latent_key"] = over if latent == "a" else chosen[0]
+    if data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(chosen))
+        dimension = data.draw(st.integers(1, min(3, widths[key])))
+        arguments["embedding_defaults"] = {f"{dimension}d": key}
+    compare({"format": "h5ad"}, arguments)
 
 
 def test_same_for_every_kind_of_element(tmp_path: Path) -> None:

@@ -204,6 +204,105 @@ def test_one_modality_is_an_anndata_in_the_order_of_the_cells() -> None:
     refusal_leaves_nothing("several", data=data, **IDENTITY)
 
 
+def shuffled() -> mudata.MuData:
+    """A modality in another order than the cells, and columns, a graph and arrays in both."""
+    rna = adata()
+    rna = rna[np.random.default_rng(3).permutation(rna.n_obs)].copy()
+    rna.obs["batch"] = "of rna"
+    protein = anndata.AnnData(
+        np.ones((rna.n_obs, 2), "f4"),
+        obs=pd.DataFrame({"depth": range(rna.n_obs)}, index=adata().obs_names),
+        var=pd.DataFrame(index=["p0", "p1"]),
+    )
+    with no_columns_pulled():
+        result = mudata.MuData({"prot": protein, "rna": rna})
+    result.obs["batch"] = pd.Categorical(["x", "y"] * (result.n_obs // 2))
+    result.obsm["X_joint"] = np.random.default_rng(0).normal(size=(result.n_obs, 2))
+    return result
+
+
+def each_source(data: mudata.MuData) -> dict[str, Any]:
+    data.write("in.h5mu")
+    data.write_zarr("in.zarr")
+    scx_core.from_mudata(data, "in.scx", progress=False)
+    return {"object": data, "h5mu": "in.h5mu", "zarr": "in.zarr", "scx": "in.scx"}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_one_modality_brings_its_columns_and_graph(caplog: pytest.LogCaptureFixture) -> None:
+    data = shuffled()
+    rna = data["rna"][data.obs_names]
+    for name, source in each_source(data).items():
+        one = read(written("h5ad", name, data=source, modalities=["rna"], **IDENTITY))
+        assert one.obs_names.tolist() == data.obs_names.tolist()
+        assert one.obs["number"].tolist() == rna.obs["number"].tolist()
+        assert one.obs["label"].tolist() == rna.obs["label"].tolist()
+        # what the MuData has itself stays
+        assert one.obs["batch"].tolist() == data.obs["batch"].tolist()
+        assert "of 'batch' the MuData has columns of its own" in caplog.text
+        caplog.clear()
+        expected = rna.obsp["connectivities"].toarray().astype("f4")
+        np.testing.assert_array_equal(one.obsp["connectivities"].toarray(), expected)
+        for key in ("X_umap", "X_pca", "velocity_umap"):
+            np.testing.assert_array_equal(one.obsm[key], rna.obsm[key].astype("f4"))
+        np.testing.assert_array_equal(one.obsm["X_joint"], data.obsm["X_joint"].astype("f4"))
+    weights = sp.lil_matrix((data.n_obs, data.n_obs))
+    weights[0, 1] = weights[1, 0] = 0.5
+    data.obsp["connectivities"] = weights.tocsr()
+    one = read(written("h5ad", "root", data=data, modalities=["rna"], **IDENTITY))
+    assert one.obsp["connectivities"].nnz == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_an_embedding_that_mudata_and_modality_both_have_is_refused() -> None:
+    data = shuffled()
+    data.obsm["X_umap"] = data.obsm["X_joint"]
+    for source in each_source(data).values():
+        refusal_leaves_nothing(
+            r"mod\['rna'\]\.obsm\['X_umap'\]: the MuData itself holds an obsm\['X_umap'\]",
+            data=source, modalities=["rna"], **IDENTITY,
+        )  # fmt: skip
+    # a field of the modality over an embedding that only the MuData has
+    del data["rna"].obsm["X_umap"]
+    one = read(written("h5ad", data=data, modalities=["rna"], vector_field_default="velocity",
+                       **IDENTITY))  # fmt: skip
+    assert one.uns["cellucid"]["defaults"]["vectorFieldDefault"] == "velocity"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_defaults_name_members_of_modalities() -> None:
+    data = shuffled()
+    chosen: dict[str, Any] = {
+        "latent_key": "rna:X_pca",
+        "obs_keys": ["rna:measured", "prot:depth", "rna:label", "batch"],
+        "embedding_defaults": {"2d": "rna:X_umap", "3d": ("rna:X_pca", [2, 0, 1])},
+        "modality": "rna",
+        "centroid_min_points": 2,
+    }
+    path = cellucid_prepare.prepare("a.h5mu", format="h5mu", data=data, **chosen, **IDENTITY)
+    assert cellucid_prepare.check(path).is_ready
+    stored = mudata.read_h5mu(path).uns["cellucid"]
+    # the quantiles are those of the same points given as an embedding of all cells
+    latent = data["rna"][data.obs_names].obsm["X_pca"]
+    other = cellucid_prepare.prepare(
+        "b.h5mu", format="h5mu", data=data, embeddings={"X_all": latent}, latent_key="X_all",
+        centroid_min_points=2, **IDENTITY,
+    )  # fmt: skip
+    expected = mudata.read_h5mu(other).uns["cellucid"]["outlierQuantiles"]["fields"]
+    assert list(expected) == ["batch"]
+    found = stored["outlierQuantiles"]["fields"]["batch"]
+    np.testing.assert_array_equal(found, expected["batch"])
+    again = cellucid_prepare.prepare("c.h5mu", format="h5mu", data=path)
+    assert again.read_bytes() == path.read_bytes()
+    one = read(written("h5ad", data=path, modalities=["rna"])).uns["cellucid"]["defaults"]
+    assert one["latentKey"] == "X_pca" and one["embedding2d"] == "X_umap"
+    assert one["embedding3d"]["key"] == "X_pca" and list(one["obsKeys"]) == ["label", "batch"]
+    with pytest.raises(cellucid_prepare.PrepareError, match="20 cells have no place"):
+        cellucid_prepare.prepare(
+            "d.h5mu", format="h5mu", data=multimodal(), latent_key="prot:X_own", **IDENTITY
+        )
+
+
 def test_flags_in_obsm_are_no_embedding() -> None:
     data = adata()
     expected = written("h5ad", "without", data=data, **IDENTITY).read_bytes()
@@ -214,6 +313,20 @@ def test_flags_in_obsm_are_no_embedding() -> None:
 def test_what_is_no_data_is_named() -> None:
     for data in (pd.DataFrame({"a": [1]}), 5, np.ones((2, 2))):
         refusal_leaves_nothing(f"data: is a {type(data).__name__}", data=data, **IDENTITY)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning:mudata")
+def test_a_modality_whose_cells_were_reordered_behind_its_mudata() -> None:
+    data = shuffled()
+    data.mod["rna"] = data["rna"][::-1].copy()
+    refusal_leaves_nothing(
+        r"obsmap\['rna'\]: 50 cells.*update", data=data, modalities=["rna"], **IDENTITY
+    )
+    with no_columns_pulled():
+        data.update()
+    back = read(written("h5ad", data=data, modalities=["rna"], **IDENTITY))
+    rna = data["rna"][back.obs_names]
+    np.testing.assert_array_equal(back.obsm["X_umap"], rna.obsm["X_umap"].astype("f4"))
 
 
 @pytest.mark.filterwarnings("ignore")

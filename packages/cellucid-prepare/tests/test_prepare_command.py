@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from prepare_reading import read, written
-from prepare_samples import complete, small
+from prepare_samples import cell_names, complete, small
 from test_inputs import adata, multimodal
 
 import cellucid_prepare
@@ -103,12 +103,61 @@ def test_layers_and_members_of_the_input_are_chosen_by_name() -> None:
 
 
 def test_tables_keep_what_looks_like_a_missing_name() -> None:
-    table = pd.DataFrame({"n": ["NA", "nan", "x", "x", "", "x"]}, index=list("abcdef"))
+    table = pd.DataFrame({"n": ["NA", "nan", "x", "x", "", "x"]}, index=cell_names())
     table.to_csv("obs.tsv", sep="\t")
     adata()[:6].copy().write_h5ad("in.h5ad")
     assert main(["in.h5ad", "out.h5ad", "--obs", "obs.tsv", *NAMED]) == 0
     back = read(Path("out.h5ad")).obs["n"]
     assert back.tolist()[:4] == ["NA", "nan", "x", "x"] and back.isna().tolist()[4]
+
+
+def test_labels_that_look_like_numbers_stay_text() -> None:
+    data = adata()[:3].copy()
+    data.obs_names = ["1", "01", "001"]
+    data.write_h5ad("in.h5ad")
+    Path("obs.csv").write_text(
+        "cell,donor,plate,depth,long\n"
+        "001,007,1,30,12345678901234567\n"
+        "1,007,,10,\n"
+        "01,010,2,20.5,12345678901234568\n"
+    )
+    assert main(["in.h5ad", "out.h5ad", "--obs", "obs.csv", *NAMED]) == 0
+    back = read(Path("out.h5ad")).obs
+    assert back.index.tolist() == ["1", "01", "001"]
+    assert back["donor"].tolist() == ["007", "010", "007"]
+    assert back["depth"].tolist() == [10, 20.5, 30]
+    assert back["plate"].isna().tolist() == [True, False, False]
+    assert back["plate"].tolist()[1:] == [2, 1]
+    assert back["long"].tolist()[1:] == ["12345678901234568", "12345678901234567"]
+
+
+def test_a_note_names_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    data = adata()
+    data.layers["counts"] = data.layers["spliced"] = data.X.copy()
+    data.raw = data.copy()
+    data.varm["PCs"] = np.ones((data.n_vars, 2))
+    data.varp["links"] = sp.eye(data.n_vars, format="csr")
+    data.obsp["distances"] = sp.eye(data.n_obs, format="csr")
+    data.obsm["scores"] = pd.DataFrame({"a": np.ones(data.n_obs)}, index=data.obs_names)
+    data.uns.update({"neighbors": {"k": 1}, "label_colors": ["#ff0000"]})
+    data.write_h5ad("in.h5ad")
+    assert main(["in.h5ad", "out.h5ad", "--layer", "counts", *NAMED]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    for part in (
+        "layers (spliced)", "raw (X, var)", "obsm (scores)", "obsp (distances)", "varm (PCs)",
+        "varp (links)", "uns (neighbors)", "colours in uns (label_colors) are left out",
+    ):  # fmt: skip
+        assert part in said, part
+    assert main(["out.h5ad", "again.h5ad"]) == 0
+    assert "left out" not in capsys.readouterr().err
+
+
+def test_help_says_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for part in ("Left out are layers", "raw", "other graphs", "varm", "varp", "uns", "_colors"):
+        assert part in said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 from cellucid_prepare.checks.defaults import Contents
 from cellucid_prepare.checks.embeddings import parse_field_key
+from cellucid_prepare.inputs.components import MEASURED
 from cellucid_prepare.inputs.open_files import MENDS, local_path
 from cellucid_prepare.ready.content import (
     check_embeddings,
@@ -177,7 +178,7 @@ def _check_mudata(root: StoredGroup, findings: Findings) -> tuple[int, int]:
         n_own, n_own_genes = check_modality(group, findings)
         own = _contents(group)
         widths |= {f"{name}:{key}": width for key, width in own.widths.items()}
-        columns += [f"{name}:{column}" for column in own.obs_columns]
+        columns += [f"{name}:{column}" for column in [*own.obs_columns, MEASURED]]
         names.append(name)
         _check_map(root, "obsmap", name, (n_cells, n_own), findings)
         if root.group("varmap") is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from cellucid_prepare._description import Identity, check_identity, described_uns
-from cellucid_prepare._faults import Faults
+from cellucid_prepare._faults import Faults, plural
 from cellucid_prepare._resolve import (
+    Coordinates,
     GeneParts,
     resolve_cells,
     resolve_genes,
@@ -17,7 +21,7 @@ from cellucid_prepare._resolve import (
 )
 from cellucid_prepare.checks.defaults import MIN_POINTS, Contents, LaunchDefaults, check_defaults
 from cellucid_prepare.checks.names import check_element_names
-from cellucid_prepare.inputs.components import Components
+from cellucid_prepare.inputs.components import MEASURED, Components
 from cellucid_prepare.inputs.from_mudata import MuDataComponents
 from cellucid_prepare.layout.anndata import AnnDataParts
 from cellucid_prepare.layout.mudata import ModalityParts
@@ -54,17 +58,18 @@ def multimodal_parts(
     cells = resolve_cells(given.root.obs, n_cells, faults)
     graph = resolve_graph(given.root.graph, n_cells, faults)
     stored = check_defaults(defaults, _contents(given, obsm, keys, modalities), faults)
-    latent_key = stored.get("latentKey")
-    if latent_key is not None and latent_key not in obsm:
-        faults.add("latent_key", f"{latent_key!r} is no embedding that all cells share")
+    latent_key: Any = stored.get("latentKey")
+    latent = None
+    if latent_key is not None:
+        latent = obsm.get(latent_key)
+        if latent is None:
+            latent = _latent_of_modality(latent_key, modalities, faults)
     if faults.found or cells is None:
         return None
     uns = described_uns(texts, stored)
-    if latent_key is not None:
+    if latent is not None:
         points = stored.get("centroidMinPoints", MIN_POINTS)
-        uns["cellucid"]["outlierQuantiles"] = resolve_quantiles(
-            cells, obsm[latent_key], latent_key, points
-        )
+        uns["cellucid"]["outlierQuantiles"] = resolve_quantiles(cells, latent, latent_key, points)
     root = AnnDataParts(
         cell_names=cells.names,
         obs=cells.columns,
@@ -95,6 +100,25 @@ def _modality(components: Components, id_column: str | None, faults: Faults) -> 
     )
 
 
+def _latent_of_modality(
+    key: str, modalities: Mapping[str, ModalityParts], faults: Faults
+) -> Coordinates | None:
+    """The embedding ``<modality>:<name>`` in the order of the shared cells."""
+    modality, _, name = key.partition(":")
+    members = modalities[modality].members
+    missing = int((members == 0).sum())
+    if missing:
+        faults.add(
+            "latent_key",
+            f"{plural(missing, 'cell')} have no place in {key!r}, since mod[{modality!r}] has not "
+            "measured them",
+            "choose an embedding that every cell has",
+            n_cells=missing,
+        )
+        return None
+    return modalities[modality].parts.obsm[name][members.astype(np.int64) - 1]
+
+
 def _opened_first(names: list[str], wanted: Any) -> str:
     if wanted in names:
         return str(wanted)
@@ -113,5 +137,5 @@ def _contents(
     for name, modality in modalities.items():
         for key in given.modalities[name].embeddings or {}:
             widths[f"{name}:{key}"] = modality.parts.obsm[key].shape[1]
-        columns += [f"{name}:{column}" for column in modality.parts.obs]
+        columns += [f"{name}:{column}" for column in [*modality.parts.obs, MEASURED]]
     return Contents(widths, vector_keys(obsm, keys), columns, list(given.modalities))

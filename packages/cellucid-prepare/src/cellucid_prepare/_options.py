@@ -32,8 +32,12 @@ def prepare_parser() -> argparse.ArgumentParser:
         "       cellucid-prepare check FILE",
         description="Write OUT, one file (or Zarr folder) that anndata reads and a browser reads "
         "fast, from IN: an .h5ad, .h5mu, .zarr, .zarr.zip or .scx. Matrices are read in pieces. "
-        "Everything is checked before OUT is written. `cellucid-prepare check FILE` says whether "
-        "a file is ready for browsers. Options marked with ,... take names with commas between "
+        "Everything is checked before OUT is written. OUT has what viewers read: obs, var, X, the "
+        "arrays of obsm, obsp['connectivities'] and uns['cellucid']. Left out are layers (but the "
+        "one of --layer), raw, other graphs, varm, varp, tables in obsm and the rest of uns, also "
+        "the colours of categories (<column>_colors); a note names what IN has of these. "
+        "`cellucid-prepare check FILE` says whether a file is ready for browsers. "
+        "Options marked with ,... take names with commas between "
         "them (one that has a comma stands in quotes), and may be given several times.",
     )
     parser.add_argument("--version", action="version", version=f"cellucid-prepare {__version__}")
@@ -110,10 +114,14 @@ def _add_content(group: Any) -> None:
         type=listed,
         action="extend",
         metavar="NAME,...",
-        help="these; a single one becomes an AnnData",
+        help="these; a single one becomes an AnnData that has every cell",
     )
-    group.add_argument("--obs", metavar="TABLE", help="of the cells (.csv, .tsv, .parquet)")
-    group.add_argument("--var", metavar="TABLE", help="of the genes (.csv, .tsv, .parquet)")
+    group.add_argument(
+        "--obs", metavar="TABLE", help="of the cells, by their names (.csv, .tsv, .parquet)"
+    )
+    group.add_argument(
+        "--var", metavar="TABLE", help="of the genes, by their names (.csv, .tsv, .parquet)"
+    )
     group.add_argument("--gene-expression", metavar="FILE", help="cells x genes (.npz, .npy)")
     group.add_argument("--connectivities", metavar="FILE", help="graph over the cells (.npz)")
 

@@ -27,6 +27,7 @@ from cellucid_prepare.containers.telling import writing_to
 from cellucid_prepare.inputs.components import Components
 from cellucid_prepare.inputs.from_mudata import MuDataComponents
 from cellucid_prepare.inputs.gather import gathered
+from cellucid_prepare.inputs.left_out import tell_left_out
 from cellucid_prepare.inputs.temporary import temporary_files_beside
 from cellucid_prepare.layout.anndata import AnnDataParts, anndata_layout
 from cellucid_prepare.layout.mudata import mudata_layout
@@ -89,18 +90,21 @@ def prepare(
     data
         AnnData (in memory, a view, backed, lazy), MuData, `scx_core.Experiment` or the path of an
         .h5ad, .h5mu, .zarr, .zarr.zip or .scx. Of an AnnData obs, X, var, the numeric arrays of
-        obsm, obsp['connectivities'] and uns['cellucid'] are taken.
+        obsm, obsp['connectivities'] and uns['cellucid'] are taken; all else is left out, and the
+        log `cellucid_prepare` names it.
     embeddings
         Arrays of shape (n_cells, k) by key, stored as obsm in float32. At least one, here or in
-        `data`.
+        `data`. Tables with names, here and below, are put in the order of the cells by name, and
+        those without names (pandas's own index) are taken as they are.
     dataset_id
         Lasting id: 1 to 180 ASCII letters, digits, '.', '_' and '-'.
     dataset_name
         The name that is shown.
     obs
-        Table of the cells. Text becomes categories where a value repeats or is missing.
+        Table of the cells. Its index has the names of the cells that `data` has, in any order, or
+        no names. Text becomes categories where a value repeats or is missing.
     var
-        Table of the genes; its index names them.
+        Table of the genes; its index names them, as that of obs does the cells.
     gene_expression
         Cells x genes, sparse or dense, of finite values. Stored as float32; as float64 where whole
         numbers above 2^24 would lose digits.
@@ -111,7 +115,7 @@ def prepare(
         of the embedding's.
     modalities
         Which modalities of a MuData, in their order; None for all. A single one is written as an
-        AnnData.
+        AnnData with what the MuData itself holds, and has measured every cell.
     gene_identifiers
         Which genes, in their order, by the names that are shown; None for all.
     dataset_description, citation_text, citation_url, source_name, source_url
@@ -119,7 +123,8 @@ def prepare(
     embedding_defaults
         The embedding of "1d", "2d" and "3d" that is shown first: a key, or a key and columns.
     latent_key
-        The embedding in which outliers are measured; their quantiles are then stored.
+        The embedding in which outliers are measured; their quantiles are then stored. That of a
+        modality, such as "rna:X_pca", must have every cell.
     obs_keys
         The columns of obs that are listed, in their order; None for all.
     var_gene_id_column
@@ -238,6 +243,7 @@ def prepare(
             faults.add("out_path", str(existing))
         faults.raise_any()
         assert target is not None and layout is not None
+        tell_left_out(_root(given).left_out)
         n_threads = thread_count()
         write_output(target, layout(n_threads), threads=n_threads, progress=progress)
     return target.path

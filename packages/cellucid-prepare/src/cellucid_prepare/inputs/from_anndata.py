@@ -35,7 +35,12 @@ def anndata_components(adata: Any, faults: Faults) -> Components:
         defaults=defaults,
         is_data=True,
     )
-    add_obsm(components, components_in_memory(adata.obsm))
+    obsm = components_in_memory(adata.obsm)
+    add_obsm(components, obsm)
+    components.left_out = members_left_out(adata, obsm)
+    components.left_out["layers"] = list(components.layers)
+    if adata.raw is not None:
+        components.left_out["raw"] = ["X", "var"]
     return components
 
 
@@ -85,6 +90,19 @@ class _Layers(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def members_left_out(data: Any, obsm: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By kind, the names of what an output does not hold of an AnnData, a MuData or their like."""
+    kept = {"obsm": numeric_arrays(obsm), "obsp": {"connectivities"}, "uns": {"cellucid", "title"}}
+    there = {
+        "obsm": obsm,
+        **{kind: getattr(data, kind) for kind in ("obsp", "varm", "varp", "uns")},
+    }
+    return {
+        kind: [str(key) for key in members if key not in kept.get(kind, ())]
+        for kind, members in there.items()
+    }
 
 
 def graph_in(obsp: Mapping[str, Any]) -> Any:

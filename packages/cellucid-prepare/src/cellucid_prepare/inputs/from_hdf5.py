@@ -48,6 +48,7 @@ def h5mu_parts(path: Path) -> Iterator[Multimodal]:
             obsmap=read_element(file["obsmap"]),
             axis=0 if axis is None else int(axis),
             **{name: read_element(file[name]) for name in ("obsm", "obsp", "uns") if name in file},
+            **{name: dict.fromkeys(file[name]) for name in ("varm", "varp") if name in file},
         )
 
 
@@ -59,5 +60,8 @@ def _part(obs: Any, content: ModalityContent) -> Part:
         layers=content.layers,
         obsm=content.obsm,
         obsp=content.obsp,
+        varm=content.varm,
+        varp=content.varp,
         uns=content.uns,
+        raw=content.raw_var,
     )

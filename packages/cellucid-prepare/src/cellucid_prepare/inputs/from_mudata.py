@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cellucid_prepare._faults import Faults, plural
-from cellucid_prepare.inputs.components import Components, identity_in
-from cellucid_prepare.inputs.from_anndata import add_obsm, anndata_components, graph_in
+from cellucid_prepare._faults import Faults, plural, some
+from cellucid_prepare.checks.embeddings import BASIS_PREFIX
+from cellucid_prepare.checks.names import LOG
+from cellucid_prepare.inputs.components import (
+    Components,
+    defaults_without_modalities,
+    identity_in,
+)
+from cellucid_prepare.inputs.from_anndata import (
+    add_obsm,
+    anndata_components,
+    graph_in,
+    members_left_out,
+)
 from cellucid_prepare.inputs.matrices import expression_source, reading_means
 from cellucid_prepare.inputs.selected import reordered
 from scx_core.sources.anndata_memory import matrix_source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -75,6 +89,8 @@ def mudata_components(mdata: Any, names: list[str], faults: Faults) -> MuDataCom
         if key not in mdata.mod and not _is_copied_array(mdata, key)
     }
     add_obsm(root, kept)
+    root.left_out = members_left_out(mdata, kept)
+    root.left_out["varm"] = [key for key in root.left_out["varm"] if key not in mdata.mod]
     modalities: dict[str, Components] = {}
     members: dict[str, npt.NDArray[np.uint32]] = {}
     for name in names:
@@ -87,8 +103,25 @@ def mudata_components(mdata: Any, names: list[str], faults: Faults) -> MuDataCom
         placed = np.sort(rows[rows > 0])
         if len(rows) != mdata.n_obs or not np.array_equal(placed, np.arange(1, adata.n_obs + 1)):
             faults.add(f"obsmap[{name!r}]", "does not fit its modality", "call data.update()")
+        elif other := _other_names(mdata.obs.index, modalities[name].obs.index, rows):
+            faults.add(
+                f"obsmap[{name!r}]",
+                f"{plural(len(other), 'cell')} of the modality have another name in the MuData: "
+                f"{some(other)}",
+                "call data.update(), which places the cells by their names",
+                n_cells=len(other),
+            )
         members[name] = rows
+        for kind, keys in modalities[name].left_out.items():
+            root.left_out[f"mod[{name!r}].{kind}"] = keys
     return MuDataComponents(root, modalities, members)
+
+
+def _other_names(shared: Any, own: Any, rows: npt.NDArray[np.uint32]) -> list[str]:
+    """The cells of a modality whose place among the shared ones has another name."""
+    there, here = (np.array([str(name) for name in names], object) for names in (shared, own))
+    placed = here[rows[rows > 0].astype(np.int64) - 1]
+    return [str(name) for name in placed[placed != there[rows > 0]]]
 
 
 def check_modalities(mdata: Any, given: MuDataComponents, faults: Faults) -> None:
@@ -133,25 +166,62 @@ def as_one(mdata: Any, given: MuDataComponents, name: str, faults: Faults) -> Co
         return given.root
     order = members.astype(np.int64) - 1
     root = given.root
+    in_order = np.array_equal(order, np.arange(len(inner.obs)))
     if inner.X is not None:
-        in_order = np.array_equal(order, np.arange(mdata.mod[name].n_obs))
         root.X = inner.X if in_order else _ordered(inner.X, order, faults)
         root.var = inner.var
         root.layers = inner.layers if in_order else _OrderedLayers(inner.layers, order, faults)
-    root.embeddings = {
-        **(root.embeddings or {}),
+    root.obs = _with_columns(root.obs, inner.obs.iloc[order], name)
+    if root.graph is None and inner.graph is not None:
+        root.graph = inner.graph if in_order else inner.graph[order][:, order]
+    shared, own = _arrays(root), _arrays(inner)
+    for key in sorted(set(shared) & set(own)):
+        faults.add(
+            f"mod[{name!r}].obsm[{key!r}]",
+            f"the MuData itself holds an obsm[{key!r}] too, and an AnnData has one of that name",
+            "rename one of the two",
+        )
+    add_obsm(root, {**shared, **{key: array[order] for key, array in own.items()}})
+    root.defaults = defaults_without_modalities(root.defaults, name)
+    return root
+
+
+def _arrays(components: Components) -> dict[str, Any]:
+    """The embeddings and vector fields by their keys in obsm."""
+    fields = (components.vector_fields or {}).items()
+    return {
+        **components.embeddings,
         **{
-            key: array[order]
-            for key, array in (inner.embeddings or {}).items()
-            if key not in (root.embeddings or {})
+            f"{field}_{key.removeprefix(BASIS_PREFIX)}": array
+            for field, arrays in fields
+            for key, array in arrays.items()
         },
     }
-    fields = {field: dict(arrays) for field, arrays in (root.vector_fields or {}).items()}
-    for field, arrays in (inner.vector_fields or {}).items():
-        for key, array in arrays.items():
-            fields.setdefault(field, {}).setdefault(key, array[order])
-    root.vector_fields = fields or None
-    return root
+
+
+def _with_columns(shared: pd.DataFrame, own: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The shared obs with the modality's own columns that it has not."""
+    import pandas as pd
+
+    is_new = ~own.columns.isin(shared.columns)
+    other = [
+        column
+        for column in own.columns[~is_new].unique()
+        if not _values(own, column).equals(_values(shared, column))
+    ]
+    if other:
+        LOG.warning(
+            "obs: of %s the MuData has columns of its own, which are written instead of those of "
+            "mod[%r]",
+            ", ".join(map(repr, other)),
+            name,
+        )
+    return pd.concat([shared, own.loc[:, is_new].set_axis(shared.index, axis=0)], axis=1)
+
+
+def _values(frame: pd.DataFrame, column: Any) -> Any:
+    """The values of a column alone: labels count like the texts or numbers that they are."""
+    return frame[column].astype(object).reset_index(drop=True)
 
 
 class _OrderedLayers(Mapping[str, Any]):

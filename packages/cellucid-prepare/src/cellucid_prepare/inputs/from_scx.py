@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cellucid_prepare.inputs.parts import Multimodal, Part
+from scx_core.experiment._lazy_mapping import LazyMapping
 
 
 def experiment_part(experiment: Any) -> Part:
@@ -18,7 +19,10 @@ def experiment_part(experiment: Any) -> Part:
         layers=experiment.layers,
         obsm=experiment.obsm,
         obsp=experiment.obsp,
+        varm=experiment.varm,
+        varp=experiment.varp,
         uns=experiment.uns,
+        raw=experiment.raw,
     )
 
 
@@ -34,13 +38,20 @@ def experiment_parts(experiment: Any) -> Multimodal:
         members = np.zeros(len(obs), np.uint32)
         members[rows] = np.arange(1, len(rows) + 1)
         obsmap[modality.name] = members
-    parts = {
-        kind: {key: load() for key, load in shared.loaders(kind).items()}
-        for kind in ("obsm", "obsp")
-    }
     return Multimodal(
-        modalities, obs=obs, obsmap=obsmap, uns=shared.load_uns(), axis=shared.axis, **parts
+        modalities,
+        obs=obs,
+        obsmap=obsmap,
+        uns=shared.load_uns(),
+        axis=shared.axis,
+        **_components(shared),
     )
+
+
+def _components(holder: Any) -> dict[str, Any]:
+    """obsm, obsp, varm and varp, of which a member is decoded when it is asked for."""
+    kinds = ("obsm", "obsp", "varm", "varp")
+    return {kind: LazyMapping(holder.loaders(kind), what=kind) for kind in kinds}
 
 
 def _modality(modality: Any, shared_obs: Any) -> Part:
@@ -56,9 +67,7 @@ def _modality(modality: Any, shared_obs: Any) -> Part:
         var=modality.load_var(),
         X=None if modality.X is None else own(modality.X),
         layers={name: own(view) for name, view in modality.layers.items()},
-        obsm={key: load() for key, load in modality.loaders("obsm").items()},
-        obsp={
-            key: load() for key, load in modality.loaders("obsp").items() if key == "connectivities"
-        },
+        **_components(modality),
         uns=modality.load_uns(),
+        raw=modality.raw,
     )

@@ -131,7 +131,7 @@ def _content(root: Any, path: Path) -> Part | Multimodal:
         obs=read(root["obs"]),
         obsmap=Members(root["obsmap"], read),
         axis=int(root.attrs.get("axis", 0)),
-        **{name: _members(root, name, read) for name in ("obsm", "obsp")},
+        **{name: _members(root, name, read) for name in ("obsm", "obsp", "varm", "varp")},
         uns=read(root["uns"]) if "uns" in root else {},
     )
 
@@ -143,15 +143,17 @@ def _part(group: Any, path: Path) -> Part:
     def matrix(item: Any) -> Any:
         return zarr_source(item, reading_means())
 
-    has_matrix = "X" in group and group["X"].attrs.get("encoding-type") != "null"
+    def is_there(name: str) -> bool:
+        return name in group and group[name].attrs.get("encoding-type") != "null"
+
     return Part(
         obs=read(group["obs"]),
         var=read(group["var"]),
-        X=matrix(group["X"]) if has_matrix else None,
+        X=matrix(group["X"]) if is_there("X") else None,
         layers=Members(group["layers"], matrix) if "layers" in group else {},
-        obsm=_members(group, "obsm", read),
-        obsp=_members(group, "obsp", read),
+        **{name: _members(group, name, read) for name in ("obsm", "obsp", "varm", "varp")},
         uns=read(group["uns"]) if "uns" in group else {},
+        raw=group["raw"] if is_there("raw") else None,
     )
 
 

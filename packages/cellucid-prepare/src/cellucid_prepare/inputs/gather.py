@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cellucid_prepare._faults import Faults
+from cellucid_prepare.inputs.aligned import aligned
 from cellucid_prepare.inputs.components import Components, OfData
 from cellucid_prepare.inputs.from_anndata import anndata_components
 from cellucid_prepare.inputs.from_mudata import (
@@ -34,7 +35,7 @@ def gathered(
     Files that were opened for it are closed at the end of the block.
     """
     if data is None:
-        yield by_hand
+        yield aligned(by_hand, Components(), faults)
         return
     with _opened(data, faults) as opened:
         if not _is_multimodal(opened):
@@ -58,25 +59,31 @@ def gathered(
         for argument, name in (("gene_expression", "X"), ("var", "var")):
             if getattr(by_hand, name) is not None:
                 faults.add(argument, "genes belong to modalities", "change them in data.mod")
-        _replace(several.root, replace(by_hand, X=None, var=None), faults)
+        _replace(several.root, replace(by_hand, X=None, var=None), faults, cells_stay=True)
         yield several
 
 
-def _replace(components: Components, by_hand: Components, faults: Faults) -> None:
+def _replace(
+    components: Components, by_hand: Components, faults: Faults, *, cells_stay: bool = False
+) -> None:
     held = replace(components)
+    given = aligned(by_hand, held, faults, cells_stay=cells_stay)
     for name in BY_HAND:
-        given = getattr(by_hand, name)
-        if given is not None:
-            setattr(components, name, given)
-    if isinstance(by_hand.X, OfData):
-        layer = chosen_member(held.layers, by_hand.X, "layers", faults)
+        value = getattr(given, name)
+        if value is not None:
+            setattr(components, name, value)
+    if isinstance(given.X, OfData):
+        layer = chosen_member(held.layers, given.X, "layers", faults)
         components.X = held.X if layer is None else layer
-    if isinstance(by_hand.embeddings, Mapping):
-        components.embeddings = _chosen(held.embeddings, by_hand.embeddings, "obsm", faults)
-        if any(isinstance(value, OfData) for value in by_hand.embeddings.values()):
+        for kind, names in components.left_out.items():
+            if kind.endswith("layers"):
+                components.left_out[kind] = [name for name in names if name != given.X.name]
+    if isinstance(given.embeddings, Mapping):
+        components.embeddings = _chosen(held.embeddings, given.embeddings, "obsm", faults)
+        if any(isinstance(value, OfData) for value in given.embeddings.values()):
             components.vector_fields = _fields_over(components.embeddings or {}, held.vector_fields)
-    if isinstance(by_hand.vector_fields, Mapping):
-        components.vector_fields = _chosen_fields(held, by_hand.vector_fields, faults)
+    if isinstance(given.vector_fields, Mapping):
+        components.vector_fields = _chosen_fields(held, given.vector_fields, faults)
 
 
 def _chosen_fields(

@@ -12,7 +12,8 @@ class Part:
     """One modality of a file, or all of a file that has a single one.
 
     The names are those of AnnData. X and the members of `layers` are anything that
-    `expression_source` takes; obsm and obsp may read a member when it is asked for.
+    `expression_source` takes; obsm and obsp may read a member when it is asked for. Of varm, varp
+    and raw, which no output holds, no more is asked than what there is.
     """
 
     obs: Any
@@ -21,7 +22,10 @@ class Part:
     layers: Mapping[str, Any] = field(default_factory=dict)
     obsm: Mapping[str, Any] = field(default_factory=dict)
     obsp: Mapping[str, Any] = field(default_factory=dict)
+    varm: Mapping[str, Any] = field(default_factory=dict)
+    varp: Mapping[str, Any] = field(default_factory=dict)
     uns: Mapping[str, Any] = field(default_factory=dict)
+    raw: Any = None
 
     @property
     def n_obs(self) -> int:
@@ -41,6 +45,8 @@ class Multimodal:
     obsmap: Mapping[str, Any]
     obsm: Mapping[str, Any] = field(default_factory=dict)
     obsp: Mapping[str, Any] = field(default_factory=dict)
+    varm: Mapping[str, Any] = field(default_factory=dict)
+    varp: Mapping[str, Any] = field(default_factory=dict)
     uns: Mapping[str, Any] = field(default_factory=dict)
     axis: int = 0
 
