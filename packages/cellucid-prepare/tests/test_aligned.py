@@ -9,6 +9,7 @@ from typing import Any
 
 import anndata
 import mudata
+import numpy as np
 import pandas as pd
 import pytest
 from prepare_reading import read, refusal_leaves_nothing, refused_everywhere, written
@@ -115,12 +116,21 @@ def test_other_names_are_refused_with_the_first_of_them() -> None:
 
 
 def test_what_the_error_advises_works() -> None:
-    others = obs(a=range(6)).set_axis(list("abcdef"), axis=0).reset_index(drop=True)
+    others = obs(a=range(6)).set_axis(list("abcdef"), axis=0).set_axis(data().obs_names, axis=0)
     assert read(written("h5ad", data=data(), obs=others, **IDENTITY)).obs["a"].tolist() == [
         0, 1, 2, 3, 4, 5
     ]  # fmt: skip
     umap = pd.DataFrame(coordinates(), index=list("abcdef")).to_numpy()
     written("h5ad", "array", data=data(), embeddings={"X_umap": umap}, **IDENTITY)
+
+
+def test_a_table_without_names_goes_by_position() -> None:
+    """Names of the output come from obs, as everything that is given by hand replaces the data."""
+    nameless = pd.DataFrame({"a": range(6)})
+    back = read(written("h5ad", data=data(), obs=nameless, **IDENTITY))
+    assert back.obs["a"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert back.obs_names.tolist() == ["0", "1", "2", "3", "4", "5"]
+    np.testing.assert_array_equal(back.obsm["X_umap"], coordinates().astype("f4"))
 
 
 def test_cells_that_are_only_numbered_get_names_by_position(

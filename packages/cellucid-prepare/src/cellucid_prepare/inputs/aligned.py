@@ -143,7 +143,8 @@ class _Names:
         return None
 
     def _refuse(self, here: Any, there: Any, where: str) -> None:
-        unnamed = ".reset_index(drop=True)" if where in ("obs", "var") else ".to_numpy()"
+        # without names obs would number the cells of the output
+        mend = "give the table their names" if where in ("obs", "var") else "pass .to_numpy()"
         unknown = here[~here.isin(there)].unique()
         missing = there[~there.isin(here)].unique()
         if len(unknown):
@@ -154,8 +155,7 @@ class _Names:
         self._faults.add(
             where,
             problem,
-            f"use the names of the {self._noun}s; where the order is the same, none are needed "
-            f"({unnamed})",
+            f"use the names of the {self._noun}s; where the order is the same, {mend}",
             n_cells=len(unknown) if len(unknown) and self._noun == "cell" else None,
         )
 
