@@ -221,15 +221,22 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         if trained is not None:
             self._look_at_genes()
         self._read_columns()
-        self._training = [self._training_iterable(self.train_idx)]
-        if self.model_name == SEMI_SUPERVISED:
-            labeled = self._labeled(self.train_idx)
-            if len(labeled):
-                self._training.append(self._training_iterable(labeled))
-            elif trained is None:
-                raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
+        self._loaders: list[TrainingLoader | None] = []
+        self._make_training()
+        if self.model_name == SEMI_SUPERVISED and len(self._training) == 1 and trained is None:
+            raise ValueError(f"no cell of training has a label in labels_key={labels_key!r}")
         if trained is not None:
             self._look_at_values()
+
+    @property
+    def batch_size(self) -> int:
+        """Cells in a batch. Loaders that are made after it was set have the new size."""
+        return self._batch_size
+
+    @batch_size.setter
+    def batch_size(self, value: int) -> None:
+        self._batch_size = arguments.batch_size(value)
+        self._make_training()
 
     @property
     def n_vars(self) -> int:
@@ -259,7 +266,8 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
     def train_dataloader(self) -> DataLoader | CombinedLoader:
         """Shuffled batches of the cells for training; for SCANVI pairs of batches.
 
-        Under a trainer their epoch is that of the trainer, and a checkpoint goes on in the middle
+        Under a trainer their epoch is that of the trainer (with its `overfit_batches` always the
+        first one, so that the same cells come again), and a checkpoint goes on in the middle
         of one (without workers; with some, it begins the epoch again).
 
         Raises
@@ -268,15 +276,25 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
             A trainer trains a model of scvi-tools from it that `model_name` is not for.
         """
         refuse_other_model(self.trainer, self.model_name)
-        return _one_or_pairs(
-            [
-                self._loader(iterable, TrainingLoader, trainer_epoch=self._trainer_epoch)
-                for iterable in self._training
-            ]
-        )
+        loaders = [
+            self._loader(
+                iterable,
+                TrainingLoader,
+                trainer_epoch=self._trainer_epoch,
+                before=before,
+                repeats=self.trainer is not None and self.trainer.overfit_batches > 0,
+            )
+            for iterable, before in zip(self._training, self._loaders, strict=True)
+        ]
+        self._loaders = list(loaders)
+        return _one_or_pairs(loaders)
 
     def val_dataloader(self) -> DataLoader | CombinedLoader | list[Any] | None:
         """The cells for validation, in file order; None where there are none.
+
+        Several processes share them, each cell once, and all have the same number of batches, as
+        distributed models need: a tail of fewer cells than processes is merged into the batches
+        before it. Only where there are fewer cells than processes none is validated.
 
         For SCANVI pairs of batches, where any of the cells has a label. A trainer, which takes no
         None, gets an empty list for it, and so does not validate.
@@ -291,8 +309,19 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         return _one_or_pairs([self._loader(iterable) for iterable in iterables])
 
     def predict_dataloader(self) -> DataLoader:
-        """All cells that are used, in file order; several processes share them."""
-        return self._loader(self._in_file_order(self._cells))
+        """All cells that are used, in file order.
+
+        Of several processes, as they are when the loader is made, each has a stretch of them: all
+        cells come once, and the results of one process after the other are in file order. The
+        numbers of cells differ by 1 at most, and so may those of batches.
+        """
+        rank, world_size = arguments.rank_and_world_size(None, None)
+        n_cells = len(self._cells)
+        own = self._cells[rank * n_cells // world_size : (rank + 1) * n_cells // world_size]
+        if not len(own):
+            self.allow_zero_length_dataloader_with_multiple_devices = True
+            return DataLoader([], batch_size=None)
+        return self._loader(self._in_file_order(own, rank=0, world_size=1))
 
     def inference_dataloader(self, batch_size: int | None = None) -> Any:
         """All cells that are used, in file order, in this process: one result for each.
@@ -301,6 +330,13 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
         scvi-tools takes where its hints ask for an iterator.
         """
         return self._loader(self._in_file_order(self._cells, batch_size, rank=0, world_size=1))
+
+    def _make_training(self) -> None:
+        parts = [self.train_idx]
+        if self.model_name == SEMI_SUPERVISED:
+            parts += [labeled] if len(labeled := self._labeled(self.train_idx)) else []
+        self._training = [self._training_iterable(rows) for rows in parts]
+        self._loaders = [None] * len(parts)
 
     def _divide(self, train_size: float | None, validation_rows: npt.ArrayLike | None) -> None:
         if train_size is not None and validation_rows is not None:

@@ -26,7 +26,7 @@ FILE_DEFAULTS = {
 }  # fmt: skip
 # With less of a model's genes scvi-tools warns as well.
 SHARE_OF_GENES = 0.8
-# They say which cells make a batch of training; all cells are validated.
+# They say which cells make a batch of training; all cells are validated and predicted.
 TRAINING_ONLY = ("drop_last", "min_batch", "tail", "shuffle", "weights", "balance_by", "batch_by")
 
 
@@ -61,6 +61,7 @@ class FilesOfModule(FilePlaces):
             self._batch_size if batch_size is None else batch_size,
             rows=rows,
             shuffle=False,
+            tail="merge",  # of fewer cells than processes, which would be left out otherwise
             **{**options, **place},
         )
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
-from scx_train._warn import warn
+from scx_train._warn import told_before, warn
 from scx_train.torch import TrainingIterable
+
+
+class _Cells(IterableDataset):  # type: ignore[misc]
+    """Batches, and how many cells they have: Lightning compares that with batch sizes."""
+
+    def __init__(self, batches: TrainingIterable) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        return self._batches.n_obs
 
 
 class TrainingLoader(DataLoader):  # type: ignore[misc]
@@ -28,6 +41,11 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
         The cells.
     trainer_epoch
         Tells how many epochs the trainer has completed; None where there is no trainer.
+    before
+        The loader that this one takes the place of, if any. An epoch of which nobody took a batch
+        from it is not lost.
+    repeats
+        Whether every epoch is the first one again, default False.
     **options
         Those of a DataLoader.
     """
@@ -37,17 +55,32 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
         dataset: TrainingIterable,
         *,
         trainer_epoch: Callable[[], int | None],
+        before: TrainingLoader | None = None,
+        repeats: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(dataset, **options)
+        super().__init__(_Cells(dataset), **options)
+        self._batches = dataset
         self._trainer_epoch = trainer_epoch
+        self._repeats = repeats
         self._taken: Any = None
         # The epoch of the trainer and that of the batches, of the iterator made last. That of the
         # trainer is None where the batches' was finished.
         self._begun: tuple[int | None, int] | None = None
+        if before is not None:
+            before._give_back()
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[Any]:
         now = self._trainer_epoch()
+        if self._repeats:
+            self._batches.set_epoch(0)
+            with told_before():  # that it is not the trainer's epoch
+                repeated: Iterator[Any] = super().__iter__()
+            return repeated
         if now is None or not self._is_waiting_at(now):
             if now is not None:
                 self._choose_epoch_at(now)
@@ -57,7 +90,8 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch under way stands: numbers and strings."""
-        state = self.dataset.state_dict()
+        with told_before():  # what workers gave is counted here
+            state = self._batches.state_dict()
         trainer_epoch, epoch = (None, state["epoch"]) if self._begun is None else self._begun
         if self.num_workers > 0 and self._begun is not None:
             state = {**state, "epoch": epoch, "batch": self._n_taken}
@@ -72,22 +106,30 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
         cells, trainer_epoch = state["cells"], state["trainer_epoch"]
         epoch, batch = int(cells["epoch"]), int(cells["batch"])
         self._taken = None
-        if batch >= len(self.dataset):
+        if batch >= len(self):
             self._begun = None, epoch
-            self.dataset.set_epoch(epoch + 1)
+            self._batches.set_epoch(epoch + 1)
             return
         self._begun = trainer_epoch, epoch
         try:
             if batch > 0 and self.num_workers > 0:
                 raise ValueError("several workers cannot begin within an epoch: pass num_workers=0")
-            self.dataset.load_state_dict(cells)
+            self._batches.load_state_dict(cells)
         except ValueError as error:
-            self.dataset.set_epoch(epoch)
+            self._batches.set_epoch(epoch)
             warn(
                 f"the checkpoint was saved after {batch} batches of epoch {epoch}, which is begun "
                 f"again: {error}",
                 stacklevel=2,
             )
+
+    def _give_back(self) -> None:
+        """Let the epoch of an iterator that nobody took a batch of come again."""
+        if self._taken is None or self._begun is None or self._n_taken > 0:
+            return
+        self._taken, epoch = None, self._begun[1]
+        if self._batches.epoch == epoch + 1:
+            self._batches.set_epoch(epoch)
 
     def _is_waiting_at(self, now: int) -> bool:
         """Whether there is an iterator of this epoch already that nobody took a batch of."""
@@ -98,12 +140,12 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
 
     def _choose_epoch_at(self, now: int) -> None:
         epoch = self._epoch_at(now)
-        if epoch != self.dataset.epoch:
-            self.dataset.set_epoch(epoch)
+        if epoch != self._batches.epoch:
+            self._batches.set_epoch(epoch)
         self._begun = now, epoch
 
     def _epoch_at(self, now: int) -> int:
-        following = int(self.dataset.epoch)
+        following = int(self._batches.epoch)
         if self._begun is None:
             return max(following, now)
         before, epoch = self._begun

@@ -22,6 +22,7 @@ from scx_core.native.pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train.inputs.obs import ObsValues, file_column
 from scx_train.inputs.source import open_with_all_rows, source_of
+from scx_train.streams.progress import digest
 
 TAG_ORDER = int.from_bytes(b"SCXPPERM", "big")
 TAG_CONTROLS = int.from_bytes(b"SCXPCTRL", "big")
@@ -233,6 +234,13 @@ class PairedPlans:
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch, from 0, for iterators that begin from now on."""
         self._epoch = arguments.epoch(epoch)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal plans in every epoch."""
+        choices = (self._seed, self._batch_size, self._shuffled, self._drop_last)
+        cells = (self._perturbed, self._controls, self._starts, self._counts)
+        return digest(repr(choices).encode() + b"".join(part.tobytes() for part in cells))
 
     def __repr__(self) -> str:
         return (

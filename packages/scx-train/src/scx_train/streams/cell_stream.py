@@ -139,6 +139,13 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
             self._progress, self._next = progress, Progress(progress.epoch + 1)
             return epoch
 
+    def __getitem__(self, place: Any) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} has no places to choose from: iterate over it, or give a DataLoader "
+            f"scx_train.torch.{name.removesuffix('Dataset')}Iterable(...), with batch_size=None"
+        )
+
     def __len__(self) -> int:
         """How many batches an epoch has, of this process and worker."""
         return len(self._cutting)

@@ -19,6 +19,7 @@ DIGESTS = {
     "hvg_indices": "%s names other genes here",
     "rows": "rows are others here, or other cells are marked as deleted",
     "weights": "weights are others here",
+    "plans": "plans are others here",
 }
 
 
@@ -63,7 +64,7 @@ def progress_of(state: Any, settings: Mapping[str, Any], *, batches_max: int) ->
         raise TypeError(f"state is {type(state).__name__}, but the dict of state_dict() is needed")
     missing = [key for key in ("version", "epoch", "batch", "settings") if key not in state]
     if missing:
-        raise ValueError(f"state lacks {missing[0]!r}: it is not that of a TrainingDataset")
+        raise ValueError(f"state lacks {missing[0]!r}: it is not that of state_dict()")
     if state["version"] != VERSION:
         raise ValueError(
             f"state has version {state['version']!r}, but this scx-train reads version {VERSION}"

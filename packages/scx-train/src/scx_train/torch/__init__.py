@@ -1,7 +1,8 @@
 """Batches for torch: what a DataLoader takes, with any number of workers.
 
 `TrainingIterable` gives those of a `TrainingDataset`, `MultimodalTrainingIterable` those of a
-`MultimodalTrainingDataset`, `PlanIterable` those of any plan-driven data set.
+`MultimodalTrainingDataset`, `PlanIterable` those of any plan-driven data set. `whole_batch` is the
+`data_collator` that the HF Trainer needs for them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ except ModuleNotFoundError as error:
         'scx_train.torch needs torch: python -m pip install "scx-train[torch]"', name="torch"
     ) from error
 
+from scx_train.torch.batch import whole_batch
 from scx_train.torch.plans import PlanIterable
 from scx_train.torch.training import MultimodalTrainingIterable, TrainingIterable
 
-__all__ = ["MultimodalTrainingIterable", "PlanIterable", "TrainingIterable"]
+__all__ = ["MultimodalTrainingIterable", "PlanIterable", "TrainingIterable", "whole_batch"]

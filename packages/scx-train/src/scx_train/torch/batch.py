@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+
+
+def whole_batch(batches: Sequence[Any]) -> Any:
+    """The one batch of a list, for trainers whose DataLoaders give lists of what they load.
+
+    It is what the HF Trainer needs as `data_collator`, with `per_device_train_batch_size=1`: a
+    batch is whole already.
+
+    Raises
+    ------
+    ValueError
+        There are several batches.
+    """
+    if len(batches) != 1:
+        raise ValueError(
+            f"a DataLoader took {len(batches)} batches at a time, each of which is whole: let its "
+            "batch size be 1 (per_device_train_batch_size, per_device_eval_batch_size), and pass "
+            "the number of cells to the iterable"
+        )
+    return batches[0]
 
 
 def to_tensors(value: Any) -> Any:

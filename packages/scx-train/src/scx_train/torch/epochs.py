@@ -77,6 +77,12 @@ class SharedEpochs:
         self.make_own()
         return self._behind_the_last()
 
+    @property
+    def workers_have_begun(self) -> bool:
+        """Whether workers began an epoch since one was chosen last."""
+        choice, _ = _unpack(self._words[0])
+        return any(_unpack(word)[0] == choice for word in self._words[3::2].tolist())
+
     def begin(self) -> int:
         """Begin the next epoch in the process itself; returns its number."""
         self.make_own()

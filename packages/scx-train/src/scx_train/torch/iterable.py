@@ -1,58 +1,26 @@
-"""What the iterables for DataLoaders share: workers, ranks, epochs and places in them."""
+"""The batches of a data set of shuffled cells as torch tensors, for a DataLoader."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.utils.data
 
 from scx_core._errors import CorruptFileError
-from scx_train import _arguments as arguments
 from scx_train._given import kept, one_path_or_list
 from scx_train._process import usable_cpus
 from scx_train._warn import told_before
 from scx_train.streams.multimodal_dataset import MultimodalTrainingDataset
 from scx_train.streams.places import FilePlaces, replaced
+from scx_train.streams.progress import Progress
 from scx_train.streams.training_dataset import TrainingDataset
+from scx_train.torch import callers
 from scx_train.torch.batch import to_tensors
-from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from scx_train.torch.epoch_iterable import EpochIterable, Place
 
 Dataset = TrainingDataset | MultimodalTrainingDataset
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Who iterates: a process, and which worker of which set of workers of which rank it is."""
-
-    process_id: int
-    rank: int
-    world_size: int
-    worker: int | None = None
-    num_workers: int = 1
-    seed: int = 0
-
-
-class _Batches(Iterator[Any]):
-    """The batches of an epoch as tensors; knows how many were received."""
-
-    def __init__(
-        self, batches: Iterator[Any], *, epoch: int, received: int, bfloat16: Sequence[Any]
-    ) -> None:
-        self._batches = batches
-        self._bfloat16 = bfloat16
-        self.epoch = epoch
-        self.received = received
-
-    def __next__(self) -> Any:
-        batch = to_tensors(next(self._batches))
-        if self._bfloat16:
-            batch = _with_bfloat16(batch, self._bfloat16)
-        self.received += 1
-        return batch
 
 
 def _with_bfloat16(batch: Any, places: Sequence[Any]) -> Any:
@@ -68,7 +36,7 @@ def _with_bfloat16(batch: Any, places: Sequence[Any]) -> Any:
     return batch
 
 
-class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ignore[misc]
+class DatasetIterable(FilePlaces, EpochIterable):
     """The batches of a data set as tensors.
 
     It holds arguments only, and builds a data set of the class `_DATASET` in each process.
@@ -88,9 +56,8 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
         self._options = kept(options)
         options = self._options  # an iterator is used up by now
         self._lengths: dict[tuple[int, int], int] = {}
-        self._local: tuple[_Place, Dataset] | None = None
-        self._current: _Batches | None = None
-        self._resumed: tuple[int, int] | None = None
+        self._local: tuple[Place, Dataset] | None = None
+        super().__init__(options.get("rank"), options.get("world_size"))
         rank, world_size = self._rank()
         with self._build(rank, world_size) as dataset:
             self._share_places(dataset)
@@ -100,31 +67,14 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
             self._n_output_genes: Any = dataset.n_output_genes
             self._effective_batch_size = dataset.effective_batch_size
             self._content, self._shown_path = dataset._content, dataset._path
+            self._contents = dataset._contents
             self._lengths[rank, world_size] = len(dataset)
             if options.get("pflog"):  # the workers need not estimate it again
                 self._options["pflog_alpha"] = dataset.pflog_alpha
-        self._epochs = SharedEpochs()
-
-    def __iter__(self) -> Iterator[Any]:
-        place = self._place()
-        dataset = self._dataset(place)
-        if self._resumed is not None:
-            epoch = self._go_on(place)
-        elif place.worker is None:
-            epoch = self._epochs.begin()
-        else:
-            epoch = self._epochs.begin_in_worker(
-                place.worker, seed=place.seed, num_workers=place.num_workers
-            )
-        dataset.set_epoch(epoch)
-        received = dataset._next.batch  # not 0 where a state was loaded
-        self._current = _Batches(
-            iter(dataset), epoch=epoch, received=received, bfloat16=self._bfloat16(dataset)
-        )
-        return self._current
 
     def __len__(self) -> int:
         """How many batches an epoch has, of all workers of this rank together."""
+        callers.pass_through_shards()
         rank = self._rank()
         if rank not in self._lengths:
             with self._rebuild(*rank) as dataset:
@@ -141,64 +91,29 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
         """How many cells a full batch has."""
         return self._effective_batch_size
 
-    @property
-    def epoch(self) -> int:
-        """The number of the epoch that comes next, or goes on after `load_state_dict`."""
-        return self._epochs.next if self._resumed is None else self._resumed[1]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next epoch be this one, 0 to 2**30, for workers that are kept as well.
-
-        Where `load_state_dict` has chosen a place in the same epoch, that place stays.
-        """
-        number = arguments.whole_number(epoch, "epoch", lowest=0, highest=EPOCH_MAX)
-        if self._resumed is not None and self._resumed[1] == number:
-            return
-        if self._resumed is not None and self._local is not None:
-            self._local[1].set_epoch(number)
-        self._resumed = None
-        self._epochs.choose(number)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where this process or worker stands, for `load_state_dict`: numbers and strings.
-
-        torchdata's StatefulDataLoader asks each worker for it. In the process that owns the
-        workers of a plain DataLoader it is the beginning of the next epoch.
-        """
-        dataset = self._dataset(self._place())
-        state = dataset.state_dict()
-        current = self._current
-        if self._resumed is not None:
-            return state
-        if current is None:
-            return {**state, "epoch": self._epochs.next, "batch": 0}
-        # Not the data set's own numbers: at the end of an epoch they are those of the next one,
-        # but a worker may be done while others are not.
-        return {**state, "epoch": current.epoch, "batch": current.received}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next epoch be the one of `state`, and give the batches that would have followed.
-
-        Raises
-        ------
-        TypeError, ValueError
-            It is no state, or one of other batches; the message names what differs.
-        """
-        place = self._place()
-        self._dataset(place).load_state_dict(state)
-        self._current = self._resumed = None
-        if place.worker is None and int(state["batch"]) == 0:
-            self._epochs.choose(int(state["epoch"]))  # for workers too
-        else:
-            self._resumed = (place.process_id, int(state["epoch"]))
+    def __repr__(self) -> str:
+        n_batches = len(self)
+        batches = "1 batch" if n_batches == 1 else f"{n_batches} batches"
+        name, size = type(self).__name__, self._effective_batch_size
+        return f"{name}({self._contents}, {batches} of {size})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # The rank goes along: workers that are not forked know nothing of torch.distributed.
-        options = dict(self._options)
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            options["rank"], options["world_size"] = self._rank()
-        return {**self.__dict__, "_options": options, "_local": None, "_current": None}
+        return {**super().__getstate__(), "_local": None}
+
+    @property
+    def _full_batch(self) -> int | None:
+        return None if self._options.get("batch_by") else self._effective_batch_size
+
+    def _batches(self, place: Place, progress: Progress) -> Iterator[Any]:
+        dataset = self._dataset(place)
+        dataset.load_state_dict(progress.state(dataset._settings))
+        bfloat16 = self._bfloat16(dataset)
+        tensors = (to_tensors(batch) for batch in iter(dataset))
+        return (_with_bfloat16(batch, bfloat16) for batch in tensors) if bfloat16 else tensors
+
+    def _settings(self, place: Place) -> tuple[dict[str, Any], int]:
+        dataset = self._dataset(place)
+        return dataset._settings, len(dataset)
 
     def _var_names(self) -> Any:
         with self._rebuild(*self._rank()) as dataset:
@@ -217,39 +132,10 @@ class DatasetIterable(FilePlaces, torch.utils.data.IterableDataset):  # type: ig
             if of_names.get(name) == "bfloat16"
         ]
 
-    def _rank(self) -> tuple[int, int]:
-        return arguments.rank_and_world_size(
-            self._options.get("rank"), self._options.get("world_size")
-        )
-
-    def _place(self) -> _Place:
-        rank, world_size = self._rank()
-        info = torch.utils.data.get_worker_info()
-        if info is None:
-            return _Place(os.getpid(), rank, world_size)
-        if info.num_workers > WORKERS_MAX:
-            raise ValueError(f"num_workers={info.num_workers} must be at most {WORKERS_MAX}")
-        seed = info.seed - info.id  # each worker's own is that of the set plus its number
-        return _Place(os.getpid(), rank, world_size, info.id, info.num_workers, seed)
-
-    def _go_on(self, place: _Place) -> int:
-        assert self._resumed is not None
-        process_id, epoch = self._resumed
-        if process_id != place.process_id:
-            raise RuntimeError(
-                "load_state_dict was called in the process that owns this worker, which has a "
-                "place of its own: use torchdata's StatefulDataLoader, or num_workers=0"
-            )
-        self._resumed = None
-        self._epochs.go_on_at(
-            epoch, worker=place.worker, seed=place.seed, num_workers=place.num_workers
-        )
-        return epoch
-
-    def _dataset(self, place: _Place) -> Dataset:
+    def _dataset(self, place: Place) -> Dataset:
         if self._local is None or self._local[0] != place:
             # One of another process was inherited by a fork; dropping it touches nothing there.
-            self._local, self._current = None, None
+            self._local = None
             dataset = self._rebuild(
                 place.rank, place.world_size, shard=place.worker or 0, num_shards=place.num_workers
             )

@@ -6,12 +6,12 @@ import functools
 import inspect
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 import numpy as np
 import torch
-import torch.utils.data
 
 from scx_core.native.pipeline import BATCHES_MAX
 from scx_train import _arguments as arguments
@@ -20,13 +20,16 @@ from scx_train._process import usable_cpus
 from scx_train._warn import told_before
 from scx_train.cell_sets.dataset import SparseCellSetDataset
 from scx_train.pairs.index_plan_dataset import IndexPlanDataset
+from scx_train.pairs.paired_plans import PairedPlans
+from scx_train.streams.progress import Progress, digest
+from scx_train.torch import callers
 from scx_train.torch.batch import to_tensors
-from scx_train.torch.epochs import EPOCH_MAX, WORKERS_MAX, SharedEpochs
+from scx_train.torch.epoch_iterable import EpochIterable, Place
 
 OWN_CLASSES = (IndexPlanDataset, SparseCellSetDataset)
 
 
-class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class PlanIterable(EpochIterable):
     """The batches of a plan-driven data set as tensors, for `DataLoader(..., batch_size=None)`.
 
     It holds arguments only, so it can be sent to workers of any start method; each builds a data
@@ -39,6 +42,10 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     With several ranks all of them have the same number of plans: up to `world_size - 1` at the end
     are left out.
+
+    A state (`state_dict`, or torchdata's StatefulDataLoader) goes on with exactly the plans that
+    would have followed. The plans before them are run through without being decoded: a function of
+    the epoch is called again, and must give the same ones without waiting for batches of theirs.
 
     Parameters
     ----------
@@ -94,7 +101,7 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
                 f"plans is {type(plans).__name__}, which cannot be iterated over in each worker "
                 "and epoch: pass a list, or a function of the epoch that returns the plans"
             )
-        arguments.rank_and_world_size(rank, world_size)
+        super().__init__(rank, world_size)
         if lookahead is not None:
             lookahead = arguments.whole_number(
                 lookahead, "lookahead", lowest=0, highest=BATCHES_MAX
@@ -111,63 +118,64 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._args = tuple(kept({str(place): a for place, a in enumerate(paths)}).values())
         self._plans = plans
         self._lookahead = lookahead
-        self._ranks = (rank, world_size)
         self._options = kept(options)
-        self._local: tuple[tuple[int, int | None, int], Any] | None = None
-        self._epochs = SharedEpochs()
+        self._local: tuple[Place, Any] | None = None
         # The workers of all epochs have in common whether one has warned, and a number for the
         # content of the files that the first one found.
         self._told = torch.zeros(1, dtype=torch.int64).share_memory_()
         self._content = torch.zeros(1, dtype=torch.int64).share_memory_()
 
-    def __iter__(self) -> Iterator[Any]:
-        rank, world_size = arguments.rank_and_world_size(*self._ranks)
-        info = torch.utils.data.get_worker_info()
-        if info is None:
-            epoch, worker, num_workers = self._epochs.begin(), None, 1
-        elif info.num_workers > WORKERS_MAX:
-            raise ValueError(f"num_workers={info.num_workers} must be at most {WORKERS_MAX}")
-        else:
-            worker, num_workers = info.id, info.num_workers
-            epoch = self._epochs.begin_in_worker(
-                worker, seed=info.seed - info.id, num_workers=num_workers
-            )
-        own = itertools.islice(
-            _of_rank(self._plans_of(epoch), rank, world_size), worker or 0, None, num_workers
-        )
-        dataset = self._dataset(worker, num_workers)
-        return _tensors(dataset.iter_with_plans(own, lookahead=self._lookahead))
-
     def __len__(self) -> int:
         """How many plans an epoch has, of all workers of this rank; TypeError for a function."""
+        callers.pass_through_shards()
         if not isinstance(self._plans, Sized):
             raise TypeError(f"plans of type {type(self._plans).__name__} have no len()")
-        _, world_size = arguments.rank_and_world_size(*self._ranks)
-        return len(self._plans) // world_size
+        return len(self._plans) // self._rank()[1]
 
-    @property
-    def epoch(self) -> int:
-        """The number of the epoch that comes next."""
-        return self._epochs.next
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next epoch be this one, 0 to 2**30, for workers that are kept as well."""
-        number = arguments.whole_number(epoch, "epoch", lowest=0, highest=EPOCH_MAX)
-        self._epochs.choose(number)
+    def __repr__(self) -> str:
+        name = getattr(self._dataset_class, "__name__", type(self._dataset_class).__name__)
+        plans = f"{len(self)} plans" if isinstance(self._plans, Sized) else "plans of a function"
+        paths = [repr(path) for path in self._args[:1]]
+        return f"PlanIterable({', '.join([name, *paths, plans])})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # The rank goes along: workers that are not forked know nothing of torch.distributed.
-        state = {**self.__dict__, "_local": None}
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            state["_ranks"] = arguments.rank_and_world_size(*self._ranks)
-        return state
+        return {**super().__getstate__(), "_local": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         for word in (self._told, self._content):
             if not word.is_shared():  # a copy, which may get workers of its own
                 word.share_memory_()
+
+    def _batches(self, place: Place, progress: Progress) -> Iterator[Any]:
+        plans = _of_rank(self._plans_of(progress.epoch), place.rank, place.world_size)
+        own = itertools.islice(plans, place.worker or 0, None, place.num_workers)
+        left = _after(filter(_has_cells, own), progress.batch, epoch=progress.epoch)
+        dataset = self._dataset(place)
+        return _tensors(dataset.iter_with_plans(left, lookahead=self._lookahead))
+
+    def _settings(self, place: Place) -> tuple[dict[str, Any], int]:
+        n_plans = len(self._plans) if isinstance(self._plans, Sized) else None
+        batches_max = sys.maxsize
+        if n_plans is not None:
+            batches_max = -(-(n_plans // place.world_size) // place.num_workers)
+        settings = {
+            "dataset": getattr(self._dataset_class, "__name__", type(self._dataset_class).__name__),
+            "plans": self._plans_digest,
+            "n_plans": n_plans,
+            "world_size": place.world_size,
+            "num_shards": place.num_workers,
+        }
+        return settings, batches_max
+
+    @functools.cached_property
+    def _plans_digest(self) -> str | None:
+        """Tells plans apart, as far as that can be seen without making them."""
+        if isinstance(self._plans, PairedPlans):
+            return self._plans.digest
+        if not isinstance(self._plans, list | tuple):
+            return None
+        return digest(repr([*self._plans[:1], *self._plans[-1:]]).encode())
 
     def _plans_of(self, epoch: int) -> Iterable[Any]:
         plans = self._plans
@@ -178,15 +186,14 @@ class PlanIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
             set_epoch(epoch)
         return plans
 
-    def _dataset(self, worker: int | None, num_workers: int) -> Any:
-        place = (os.getpid(), worker, num_workers)
+    def _dataset(self, place: Place) -> Any:
         if self._local is None or self._local[0] != place:
             # One of another process was inherited by a fork; dropping it touches nothing there.
             self._local = None
             options = dict(self._options)
-            if num_workers > 1 and options.get("threads") is None and self._takes_threads:
-                options["threads"] = max(1, usable_cpus() // num_workers)
-            made = self._made(options, warns=not worker)
+            if place.num_workers > 1 and options.get("threads") is None and self._takes_threads:
+                options["threads"] = max(1, usable_cpus() // place.num_workers)
+            made = self._made(options, warns=not place.worker)
             if not _has_plans(made):
                 raise TypeError(f"dataset gave {type(made).__name__}, {_WHAT_IS_NEEDED}")
             if self._dataset_class in OWN_CLASSES:  # others may give each worker files of its own
@@ -268,6 +275,25 @@ def _of_rank(plans: Iterable[Any], rank: int, world_size: int) -> Iterator[Any]:
     rest = iter(plans)
     while len(round_of_plans := list(itertools.islice(rest, world_size))) == world_size:
         yield round_of_plans[rank]
+
+
+def _has_cells(plan: Any) -> bool:
+    """Whether a plan gives a batch; what is no plan is left to the data set to refuse."""
+    try:
+        rows = plan[1] if isinstance(plan, tuple) and len(plan) == 4 else plan  # of cell sets
+        return len(plan) > 0 and len(rows) > 0
+    except TypeError:
+        return True
+
+
+def _after(plans: Iterator[Any], n_received: int, *, epoch: int) -> Iterator[Any]:
+    """The plans that follow those that batches were received of."""
+    passed = sum(1 for _ in itertools.islice(plans, n_received))
+    if passed < n_received:
+        raise ValueError(
+            f"state is at batch {n_received} of epoch {epoch}, but there are {passed} plans"
+        )
+    return plans
 
 
 def _tensors(batches: Any) -> Iterator[Any]:
