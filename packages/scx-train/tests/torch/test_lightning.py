@@ -359,6 +359,70 @@ def test_two_processes_have_equal_numbers_of_batches(path: Path, tmp_path: Path)
     assert orders[:2] == [rows(expected), rows(expected)]
 
 
+PREDICTING = """
+    import sys, warnings
+    warnings.simplefilter("ignore")
+    import torch
+    from training import Model, trainer
+    from scx_train.lightning import ScxDataModule
+
+    class Writing(Model):
+        def on_predict_start(self):
+            self.found = []
+
+        def predict_step(self, batch, _):
+            self.found += batch["cell_indices"].tolist()
+
+        def on_predict_end(self):
+            with open(f"{folder}/{n_cells}-{self.global_rank}.txt", "w") as file:
+                file.write(" ".join(map(str, self.found)))
+
+        def on_validation_start(self):
+            self.seen["val"] = [[]]
+
+        def on_validation_end(self):
+            with open(f"{folder}/val{n_cells}-{self.global_rank}.txt", "w") as file:
+                file.write(" ".join(str(len(rows)) for rows in self.seen["val"][-1]))
+                file.write(";" + " ".join(str(row) for rows in self.seen["val"][-1] for row in rows))
+
+    if __name__ == "__main__":
+        path, folder = sys.argv[1:]
+        for n_cells in (17, 1):
+            dm = ScxDataModule(path, 8, rows=list(range(n_cells)), tail="keep")
+            options = {"devices": 2, "strategy": "ddp_fork", "enable_checkpointing": False}
+            trainer(folder, **options).predict(Writing(), datamodule=dm, return_predictions=False)
+        n_cells = 17
+        dm = ScxDataModule(path, 8, validation_rows=list(range(n_cells)))
+        trainer(folder, **options).validate(Writing(), datamodule=dm)
+"""
+
+
+def test_two_processes_predict_and_validate_every_cell_once(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "training.py").write_text(textwrap.dedent(TRAINING), encoding="utf-8")
+    script = tmp_path / "predicting.py"
+    script.write_text(textwrap.dedent(PREDICTING), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, str(script), str(path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+    def written(name: str) -> list[str]:
+        files = [tmp_path / f"{name}-{rank}.txt" for rank in (0, 1)]
+        # a process without cells has nothing to predict, and Lightning does not begin
+        return [file.read_text(encoding="utf-8") if file.exists() else "" for file in files]
+
+    assert " ".join(written("17")).split() == [str(row) for row in range(17)]
+    assert " ".join(written("1")).split() == ["0"]
+    (first, one), (second, other) = (text.split(";") for text in written("val17"))
+    # 8 cells for each, of which the tail of 1 is merged into the batch before it
+    assert (first, second) == ("8", "9")
+    assert sorted(map(int, f"{one} {other}".split())) == list(range(17))
+
+
 def test_training_goes_on_with_the_epoch_of_a_checkpoint(path: Path, tmp_path: Path) -> None:
     (seen,) = train(tmp_path, path, devices=1)
     dm = ScxDataModule(path, 8, train_size=0.8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ pytest.importorskip("lightning")
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.tuner import Tuner
+from torch.utils.data import DataLoader
 
 from scx_train import TrainingDataset
 from scx_train.lightning import ScxDataModule
+from scx_train.torch import TrainingIterable
 
 MakeFile = Callable[..., Path]
 Epochs = list[list[list[int]]]
@@ -96,6 +100,76 @@ def test_a_checkpoint_of_an_epochs_end(path: Path, tmp_path: Path, num_workers: 
     )  # fmt: skip
     model = fit(ScxDataModule(path, **options), tmp_path, tmp_path / "end.ckpt", max_epochs=4)
     assert model.seen == expected(path, 2, first=2)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_loaders_that_are_made_anew_after_a_checkpoint_skip_no_epoch(
+    path: Path, tmp_path: Path, num_workers: int
+) -> None:
+    options = {"max_epochs": 2, "reload_dataloaders_every_n_epochs": 1}
+    saving = ModelCheckpoint(tmp_path, filename="end")
+    dm = ScxDataModule(path, 20, num_workers=num_workers)
+    fit(dm, tmp_path, callbacks=[saving], enable_checkpointing=True, **options)
+    dm = ScxDataModule(path, 20, num_workers=num_workers)
+    model = fit(dm, tmp_path, tmp_path / "end.ckpt", **{**options, "max_epochs": 4})
+    assert model.seen == expected(path, 2, first=2)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_overfitting_has_the_same_cells_every_epoch(
+    path: Path, tmp_path: Path, num_workers: int
+) -> None:
+    dm = ScxDataModule(path, 20, num_workers=num_workers)
+    model = fit(dm, tmp_path, max_epochs=3, overfit_batches=2)
+    first = [rows for _, rows in expected(path, 1)[:2]]
+    assert model.seen == [(epoch, rows) for epoch in range(3) for rows in first]
+
+
+@pytest.mark.parametrize(("mode", "size"), [("power", 128), ("binsearch", 128)])
+def test_a_batch_size_can_be_looked_for(path: Path, tmp_path: Path, mode: str, size: int) -> None:
+    dm = ScxDataModule(path, 2)
+    trainer = Trainer(
+        accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=1,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    found = Tuner(trainer).scale_batch_size(
+        Model(), datamodule=dm, mode=mode, steps_per_trial=1, margin=0.0
+    )
+    # doubled until a batch holds all 101 cells
+    assert found == dm.batch_size == size
+    assert [len(batch["X"]) for batch in dm.train_dataloader()] == [101]
+    dm.batch_size = 50
+    assert [len(batch["X"]) for batch in dm.train_dataloader()] == [50, 51]
+    with pytest.raises(ValueError, match="batch_size=0"):
+        dm.batch_size = 0
+
+
+def test_an_iterable_that_goes_on_with_epoch_0_warns(path: Path, tmp_path: Path) -> None:
+    def fit_loader(iterable: TrainingIterable, **options: Any) -> Model:
+        model = Model()
+        trainer = Trainer(
+            accelerator="cpu", logger=False, enable_progress_bar=False, num_sanity_val_steps=0,
+            enable_model_summary=False, default_root_dir=tmp_path, max_epochs=options["max_epochs"],
+        )  # fmt: skip
+        loader = DataLoader(iterable, batch_size=None)
+        val = DataLoader(TrainingIterable(path, 20), batch_size=None)
+        trainer.fit(model, loader, val, ckpt_path=options.get("ckpt_path"))
+        trainer.save_checkpoint(tmp_path / "plain.ckpt")
+        return model
+
+    message = "the trainer is in epoch 2, but the batches come in the order of epoch 0 again"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the trainer is in epoch")
+        fit_loader(TrainingIterable(path, 20), max_epochs=2)
+    again = {"ckpt_path": tmp_path / "plain.ckpt", "max_epochs": 3}
+    with pytest.warns(UserWarning, match=message):
+        fit_loader(TrainingIterable(path, 20), **again)
+    iterable = TrainingIterable(path, 20)
+    iterable.set_epoch(3)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the trainer is in epoch")
+        model = fit_loader(iterable, **{**again, "max_epochs": 4})
+    assert model.seen[0][0] > 0
 
 
 @pytest.mark.parametrize("steps", [7, 9, 10])

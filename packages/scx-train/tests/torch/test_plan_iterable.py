@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from scx_train import IndexPlanDataset, TrainingDataset, paired_plans
 from scx_train.torch import PlanIterable
@@ -175,6 +176,86 @@ def test_it_can_be_sent(make_file: MakeFile) -> None:
     iterable = PlanIterable(IndexPlanDataset, make_file(101), plans=PLANS, sort_by_shard=False)
     next(iter(iterable))
     assert pairs_of(pickle.loads(pickle.dumps(iterable))) == PLANS
+
+
+def waiting(epoch: int) -> Iterator[list[tuple[int, int]]]:
+    """Plans of another length in each epoch, some of them empty."""
+    for number, plan in enumerate(drawn(epoch)):
+        if number % 4 == 1:
+            yield []
+        yield plan[: 1 + (epoch + number) % 3]
+
+
+def plans_for(kind: str, path: Path) -> tuple[Any, Callable[[int], Any]]:
+    """Plans, and those of each epoch."""
+    if kind == "list":
+        return PLANS, lambda epoch: PLANS
+    if kind == "function":
+        return waiting, lambda epoch: [plan for plan in waiting(epoch) if plan]
+    plans = paired_plans(path, "target", "none", ["batch"], 8)
+    return plans, lambda epoch: list(plans_of_epoch(plans, epoch))
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata does
+@pytest.mark.parametrize("received", [0, 1, 4])
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("kind", ["list", "paired_plans", "function"])
+def test_a_stateful_loader_goes_on(
+    make_file: MakeFile, kind: str, num_workers: int, received: int
+) -> None:
+    obs = pd.DataFrame({"target": ["none", "x"] * 51, "batch": 1})
+    path = make_file(102, obs=obs)
+    plans, of_epoch = plans_for(kind, path)
+    expected = [of_epoch(epoch) for epoch in range(3)]
+
+    def stateful() -> StatefulDataLoader:
+        iterable = PlanIterable(IndexPlanDataset, path, plans=plans, sort_by_shard=False)
+        return StatefulDataLoader(iterable, batch_size=None, num_workers=num_workers)
+
+    batches = stateful()
+    assert pairs_of(batches) == expected[0]
+    iterator = iter(batches)
+    assert pairs_of(next(iterator) for _ in range(received)) == expected[1][:received]
+    state = batches.state_dict()
+    del iterator, batches
+    other = stateful()
+    other.load_state_dict(state)
+    assert pairs_of(other) == expected[1][received:]
+    assert pairs_of(other) == expected[2]
+
+
+def test_states_of_each_rank(make_file: MakeFile) -> None:
+    path = make_file(101)
+    for rank in range(2):
+        options: dict[str, Any] = {
+            "plans": PLANS, "rank": rank, "world_size": 2, "sort_by_shard": False,
+        }  # fmt: skip
+        iterable = PlanIterable(IndexPlanDataset, path, **options)
+        iterator = iter(iterable)
+        assert pairs_of(next(iterator) for _ in range(3)) == PLANS[rank:6:2]
+        other = PlanIterable(IndexPlanDataset, path, **options)
+        other.load_state_dict(iterable.state_dict())
+        assert pairs_of(other) == PLANS[rank + 6 :: 2]
+        assert pairs_of(other) == PLANS[rank::2]
+
+
+def test_a_state_of_other_plans_is_refused(make_file: MakeFile) -> None:
+    obs = pd.DataFrame({"target": ["none", "x"] * 50, "batch": 1})
+    path = make_file(100, obs=obs)
+
+    def state(plans: Any) -> Any:
+        return PlanIterable(IndexPlanDataset, path, plans=plans).state_dict()
+
+    iterable = PlanIterable(IndexPlanDataset, path, plans=PLANS)
+    for others in (PLANS[:-1], [*PLANS[:-1], [(5, 5)]], drawn):
+        with pytest.raises(ValueError, match="plans are others here"):
+            iterable.load_state_dict(state(others))
+    pairs = PlanIterable(
+        IndexPlanDataset, path, plans=paired_plans(path, "target", "none", ["batch"], 8)
+    )
+    with pytest.raises(ValueError, match="plans are others here"):
+        pairs.load_state_dict(state(paired_plans(path, "target", "none", ["batch"], 8, seed=1)))
+    pairs.load_state_dict(state(paired_plans(path, "target", "none", ["batch"], 8)))
 
 
 SCRIPT = """

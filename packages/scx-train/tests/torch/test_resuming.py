@@ -140,12 +140,23 @@ def test_the_beginning_of_an_epoch_can_be_loaded_for_workers(make_file: MakeFile
     expected = expected_epochs(path, 3)
     iterable = TrainingIterable(path, 10)
     assert rows(DataLoader(iterable, batch_size=None, num_workers=2)) == expected[0]
-    state = iterable.state_dict()
+    with pytest.warns(UserWarning, match="not counted: .* beginning of epoch 1. .*Stateful"):
+        state = iterable.state_dict()
     assert (state["epoch"], state["batch"]) == (1, 0)
     other = TrainingIterable(path, 10)
     other.load_state_dict(state)
     loader = DataLoader(other, batch_size=None, num_workers=2)
     assert [rows(loader), rows(loader)] == expected[1:]
+
+
+def test_workers_after_an_epoch_without_them_are_not_counted(make_file: MakeFile) -> None:
+    iterable = TrainingIterable(make_file(101), 10)
+    rows(iterable)
+    assert iterable.state_dict()["batch"] == 11
+    next(iter(DataLoader(iterable, batch_size=None, num_workers=1)))
+    with pytest.warns(UserWarning, match="beginning of epoch 2"):
+        state = iterable.state_dict()
+    assert (state["epoch"], state["batch"]) == (2, 0)
 
 
 def test_a_place_within_an_epoch_is_not_for_workers(make_file: MakeFile) -> None:

@@ -42,8 +42,8 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
     trainer_epoch
         Tells how many epochs the trainer has completed; None where there is no trainer.
     before
-        The loader that this one takes the place of, if any. An epoch of which nobody took a batch
-        from it is not lost.
+        The loader that this one takes the place of, if any. An iterator of it that nobody took a
+        batch of is gone on with, so that its epoch is not lost.
     repeats
         Whether every epoch is the first one again, default False.
     **options
@@ -67,8 +67,7 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
         # The epoch of the trainer and that of the batches, of the iterator made last. That of the
         # trainer is None where the batches' was finished.
         self._begun: tuple[int | None, int] | None = None
-        if before is not None:
-            before._give_back()
+        self._before = before
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
@@ -81,6 +80,8 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
             with told_before():  # that it is not the trainer's epoch
                 repeated: Iterator[Any] = super().__iter__()
             return repeated
+        if now is not None:
+            self._take_over_at(now)
         if now is None or not self._is_waiting_at(now):
             if now is not None:
                 self._choose_epoch_at(now)
@@ -123,13 +124,13 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
                 stacklevel=2,
             )
 
-    def _give_back(self) -> None:
-        """Let the epoch of an iterator that nobody took a batch of come again."""
-        if self._taken is None or self._begun is None or self._n_taken > 0:
-            return
-        self._taken, epoch = None, self._begun[1]
-        if self._batches.epoch == epoch + 1:
-            self._batches.set_epoch(epoch)
+    def _take_over_at(self, now: int) -> None:
+        """Go on with the iterator of the loader before, where it is waiting."""
+        before, self._before = self._before, None
+        if before is not None and self._begun is None and before._is_waiting_at(now):
+            self._taken, self._begun = before._taken, before._begun
+            self._iterator, before._iterator = before._iterator, None  # with its workers
+            before._taken = None
 
     def _is_waiting_at(self, now: int) -> bool:
         """Whether there is an iterator of this epoch already that nobody took a batch of."""

@@ -148,9 +148,11 @@ class PlanIterable(EpochIterable):
                 word.share_memory_()
 
     def _batches(self, place: Place, progress: Progress) -> Iterator[Any]:
-        plans = _of_rank(self._plans_of(progress.epoch), place.rank, place.world_size)
-        own = itertools.islice(plans, place.worker or 0, None, place.num_workers)
-        left = _after(filter(_has_cells, own), progress.batch, epoch=progress.epoch)
+        # Without empty ones, of which no batch comes: workers are asked for batches in turn.
+        plans = filter(_has_cells, self._plans_of(progress.epoch))
+        of_rank = _of_rank(plans, place.rank, place.world_size)
+        own = itertools.islice(of_rank, place.worker or 0, None, place.num_workers)
+        left = _after(own, progress.batch, epoch=progress.epoch)
         dataset = self._dataset(place)
         return _tensors(dataset.iter_with_plans(left, lookahead=self._lookahead))
 
