@@ -382,8 +382,8 @@ PREDICTING = """
 
         def on_validation_end(self):
             with open(f"{folder}/val{n_cells}-{self.global_rank}.txt", "w") as file:
-                file.write(" ".join(str(len(rows)) for rows in self.seen["val"][-1]))
-                file.write(";" + " ".join(str(row) for rows in self.seen["val"][-1] for row in rows))
+                for batch in self.seen["val"][-1]:
+                    print(*batch, file=file)
 
     if __name__ == "__main__":
         path, folder = sys.argv[1:]
@@ -417,10 +417,11 @@ def test_two_processes_predict_and_validate_every_cell_once(path: Path, tmp_path
 
     assert " ".join(written("17")).split() == [str(row) for row in range(17)]
     assert " ".join(written("1")).split() == ["0"]
-    (first, one), (second, other) = (text.split(";") for text in written("val17"))
+    batches = [[line.split() for line in text.splitlines()] for text in written("val17")]
     # 8 cells for each, of which the tail of 1 is merged into the batch before it
-    assert (first, second) == ("8", "9")
-    assert sorted(map(int, f"{one} {other}".split())) == list(range(17))
+    assert [[len(batch) for batch in of_rank] for of_rank in batches] == [[8], [9]]
+    found = [int(row) for of_rank in batches for batch in of_rank for row in batch]
+    assert sorted(found) == list(range(17))
 
 
 def test_training_goes_on_with_the_epoch_of_a_checkpoint(path: Path, tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
         Those of a DataLoader.
     """
 
+    _iterator: Any  # of a DataLoader, where workers are kept
+
     def __init__(
         self,
         dataset: TrainingIterable,
