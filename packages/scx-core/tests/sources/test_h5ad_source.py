@@ -144,6 +144,26 @@ def test_columns_of_anndata_06_come_with_their_labels(tmp_path: Path) -> None:
     assert np.array_equal(ours.obsm["X_pca"], np.arange(10).reshape(5, 2))
 
 
+def test_columns_of_raw_of_anndata_06_come_with_their_labels(tmp_path: Path) -> None:
+    """They lie in a group of their own; those of uns are of obs and var."""
+    path = tmp_path / "old.h5ad"
+    write_h5ad_06(path)
+    raw_type = np.dtype([("index", "S8"), ("s", "i1"), ("n", "i4"), ("chromosome", "i1")])
+    raw_var = np.array(
+        [(b"ga", 1, 0, 0), (b"gb", 0, 1, 1), (b"gc", -1, 1, 0), (b"gd", 1, 0, 0)], raw_type
+    )
+    with h5py.File(path, "r+") as file:
+        del file["raw.var"]
+        file.create_dataset("raw.var", data=raw_var)
+        labels = file.create_group("raw.cat")
+        labels.create_dataset("s_categories", data=np.array(["ä", "z"], STRINGS))
+    var = rebuilt(path).raw.var
+    assert var["s"].cat.categories.tolist() == ["ä", "z"]
+    assert var["s"].cat.codes.tolist() == [1, 0, -1, 1]
+    assert var["n"].tolist() == [0, 1, 1, 0]
+    assert var["chromosome"].tolist() == [0, 1, 0, 0]
+
+
 def test_columns_of_anndata_07_come_with_their_labels(tmp_path: Path) -> None:
     path = tmp_path / "old.h5ad"
     write_h5ad_07(path)

@@ -2,13 +2,14 @@
 
 anndata reads each element, old encodings included. Only the layout of versions before 0.7 is
 helped along by hand: obs and var were tables of records there, and the labels of categorical
-columns lay in `uns` under `<column>_categories`, the columns holding nothing but codes.
+columns lay in `uns` under `<column>_categories`, those of raw in `raw.cat`, the columns holding
+nothing but codes.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -75,8 +76,8 @@ def read_without_matrices(group: Group, *, without: Collection[str]) -> anndata.
     for name in (*ALIGNED, "uns"):
         if name in group and name not in without:
             parts[name] = read_element(group[name])
-    if is_dataset(group["obs"]):
-        _label_old_categoricals(parts)
+    if is_dataset(group["obs"]) and isinstance(parts.get("uns"), Mapping):
+        parts["uns"] = label_old_categoricals([parts["obs"], parts["var"]], parts["uns"])
     return assembled(group, **parts)
 
 
@@ -129,13 +130,12 @@ def _text_decoded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return decoded
 
 
-def _label_old_categoricals(parts: dict[str, Any]) -> None:
-    """Give columns of codes the labels that `uns` keeps for them, and take those out of uns."""
+def label_old_categoricals(
+    frames: Sequence[pd.DataFrame], uns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give columns of codes the labels that `uns` keeps for them; the rest of uns."""
     import pandas as pd
 
-    uns = parts.get("uns")
-    if not isinstance(uns, Mapping):
-        return
     kept = dict(uns)
     for key in uns:
         column = key.removesuffix(CATEGORIES_SUFFIX)
@@ -143,12 +143,12 @@ def _label_old_categoricals(parts: dict[str, Any]) -> None:
             continue
         # a single label was stored as a scalar
         labels = np.atleast_1d(np.asarray(uns[key]))
-        for frame in (parts["obs"], parts["var"]):
+        for frame in frames:
             if column in frame.columns and _are_codes(frame[column].to_numpy(), len(labels)):
                 codes = frame[column].to_numpy()
                 frame[column] = pd.Categorical.from_codes(codes, _label_index(labels))
                 kept.pop(key, None)
-    parts["uns"] = kept
+    return kept
 
 
 def _are_codes(values: npt.NDArray[Any], n_labels: int) -> bool:

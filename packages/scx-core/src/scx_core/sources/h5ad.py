@@ -13,6 +13,7 @@ from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityConte
 from scx_core.sources.h5_elements import (
     ALIGNED,
     assembled,
+    label_old_categoricals,
     read_element,
     read_frame,
     read_without_matrices,
@@ -157,9 +158,13 @@ def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingM
         return
     if "var" not in parts:
         raise ValueError(f"{where(group)} has a raw matrix without the table of its genes")
+    var = read_frame(parts["var"])
+    labels = read_element(parts["cat"]) if "cat" in parts else None
+    if isinstance(labels, Mapping):
+        label_old_categoricals([var], labels)
     annotations = assembled(
         parts["var"],
-        var=read_frame(parts["var"]),
+        var=var,
         varm=raw_components(read_element(parts["varm"])) if "varm" in parts else {},
     )
     content.raw_var = annotations.var
@@ -171,11 +176,15 @@ def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingM
 
 
 def raw_parts(group: Group) -> dict[str, Group | Dataset]:
-    """The elements of raw: in a group since anndata 0.7, as `raw.X` and so on before."""
+    """The elements of raw: in a group since anndata 0.7, as `raw.X` and so on before.
+
+    `raw.cat` has the labels of the categorical columns of `raw.var`.
+    """
     if "raw" in group:
         raw = _group_at(group, "raw")
         return {name: raw[name] for name in ("X", "var", "varm") if name in raw}
-    return {name: group[f"raw.{name}"] for name in ("X", "var", "varm") if f"raw.{name}" in group}
+    names = ("X", "var", "varm", "cat")
+    return {name: group[f"raw.{name}"] for name in names if f"raw.{name}" in group}
 
 
 def raw_components(value: Any) -> dict[str, Any]:
