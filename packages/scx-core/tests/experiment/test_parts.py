@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -11,6 +14,7 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import scx_core
 
@@ -80,7 +84,7 @@ def test_frames_and_components(path: Path, adata: anndata.AnnData) -> None:
     with scx_core.open(path) as experiment:
         pd.testing.assert_frame_equal(experiment.obs, adata.obs)
         pd.testing.assert_frame_equal(experiment.var, adata.var)
-        assert experiment.obs is experiment.obs
+        assert np.shares_memory(experiment.obs["depth"], experiment.obs["depth"])  # decoded once
         np.testing.assert_array_equal(experiment.obsm["X_pca"], adata.obsm["X_pca"])
         assert experiment.obsm["X_pca"] is experiment.obsm["X_pca"]
         assert experiment.uns == {"method": {"name": "pca"}}
@@ -240,7 +244,7 @@ def test_tables_that_lie_are_corrupt_files(tmp_path: Path, adata: anndata.AnnDat
         ("obsm/X", SectionType.OBSM): [b"junk", encode_embedding(np.ones((2, 2)), 2)],
         ("uns", SectionType.UNS): [b"[]", b"\xff"],
         ("provenance", SectionType.PROVENANCE): [
-            b"[]",
+            b"{]",
             b'{"matrices": 3}',
             b'{"matrices": {"X": {"dtype": "f4", "form": "csr_matrix"}}}',
             b'{"matrices": {"layers": [1]}}',
@@ -287,3 +291,118 @@ def test_unknown_sections_are_left_aside_with_a_warning(
     with pytest.warns(scx_core.ScxWarning, match=r"\[254\]"):
         experiment = scx_core.open(path)
     assert experiment.to_anndata().shape == (3, 2)
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Path:
+    """A file with every part of which something can be handed out."""
+    cells = pd.DataFrame(
+        {"n": [1, 2, 3], "kind": pd.Categorical(["a", "b", "a"]), "text": ["x", "y", "z"]},
+        index=["c0", "c1", "c2"],
+    )
+    genes = pd.DataFrame({"n": [1, 2]}, index=["g0", "g1"])
+    adata = anndata.AnnData(
+        sp.csr_matrix(np.ones((3, 2), np.float32)),
+        cells,
+        genes,
+        layers={"counts": np.ones((3, 2), np.float32)},
+        obsm={"X": np.zeros((3, 2)), "frame": cells[["n"]].copy()},
+        varm={"PCs": np.zeros((2, 2))},
+        obsp={"graph": sp.csr_matrix(np.eye(3))},
+        varp={"graph": np.eye(2)},
+        uns={"a": {"list": [1, {"b": 2}]}, "array": np.arange(3), "frame": cells.copy()},
+    )
+    adata.raw = adata
+    path = tmp_path / "everything.scx"
+    scx_core.from_anndata(adata, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("e.obs = 1", AttributeError),
+        ("e.var = 1", AttributeError),
+        ("e.uns = 1", AttributeError),
+        ("e.raw = 1", AttributeError),
+        ("e.X = 1", AttributeError),
+        ("e.obsm = 1", AttributeError),
+        ("e.obs_names = 1", AttributeError),
+        ("e.parts()[0].X = 1", AttributeError),
+        ("e.parts()[0].layers = 1", AttributeError),
+        ("e.raw.varm = 1", AttributeError),
+        ("e.shared.obsm = 1", AttributeError),
+        ("e.X[0] = 1", TypeError),
+        ("e.layers['new'] = 1", TypeError),
+        ("e.obsm['new'] = 1", TypeError),
+        ("e.obsp['new'] = 1", TypeError),
+        ("e.raw.varm['new'] = 1", TypeError),
+        ("e.obsm['X'][0] = 1", ValueError),
+        ("e.varm['PCs'][0] = 1", ValueError),
+        ("e.raw.varm['PCs'][0] = 1", ValueError),
+        ("e.varp['graph'][0] = 1", ValueError),
+        ("e.obsp['graph'].data[0] = 5", ValueError),
+        ("e.obsp['graph'][0, 0] = 5", ValueError),
+        ("e.obs_names[0] = 'x'", ValueError),
+        ("e.var_names[0] = 'x'", ValueError),
+        ("e.raw.var_names[0] = 'x'", ValueError),
+        ("e.uns['new'] = 1", TypeError),
+        ("del e.uns['a']", TypeError),
+        ("e.uns['a']['new'] = 1", TypeError),
+        ("e.uns['a']['list'].append(1)", TypeError),
+        ("e.uns['a']['list'][1]['b'] = 1", TypeError),
+        ("e.uns.update(x=1)", TypeError),
+        ("e.uns['array'][0] = 1", ValueError),
+    ],
+)
+def test_what_is_handed_out_refuses_changes(
+    everything: Path, statement: str, error: type[Exception]
+) -> None:
+    with scx_core.open(everything) as experiment:
+        before = str(experiment.to_anndata().uns)
+        with pytest.raises(error):
+            exec(statement, {"e": experiment})
+        assert str(experiment.uns) == before
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ["e.obs", "e.var", "e.raw.var", "e.obsm['frame']", "e.uns['frame']", "e.parts()[0].var"],
+)
+def test_frames_are_copies_which_pandas_says(everything: Path, frame: str) -> None:
+    with scx_core.open(everything) as experiment:
+        names = {"e": experiment}
+        wanted = eval(frame, names).copy()
+        with pytest.warns(Warning, match="chained assignment"):
+            exec(f"{frame}['new'] = 1", names)
+        with pytest.warns(Warning, match="chained assignment"):
+            exec(f"{frame}['n'] = 9", names)
+        own = eval(frame, names)
+        own["new"] = 1  # has a name, and so no warning
+        own.index.name = "renamed"
+        with contextlib.suppress(ValueError):  # read-only, or copied first, as pandas has it
+            own.iloc[0, 0] = 9
+        with contextlib.suppress(ValueError):
+            own["n"].array[0] = 9
+        own.drop(columns="n", inplace=True)
+        pd.testing.assert_frame_equal(eval(frame, names), wanted)
+        assert type(own) is pd.DataFrame
+
+
+def test_copies_can_be_changed(everything: Path) -> None:
+    with scx_core.open(everything) as experiment:
+        obs, uns = experiment.obs.copy(), copy.deepcopy(experiment.uns)
+        obs.loc["c0", "n"] = 9
+        uns["a"]["list"].append(1)
+        assert type(uns) is dict and type(uns["a"]["list"]) is list
+        assert pickle.loads(pickle.dumps(experiment.uns["a"])) == {"list": [1, {"b": 2}]}
+        adata = anndata.AnnData(obs=experiment.obs)
+        adata.obs["new"] = 1
+        adata = experiment.to_anndata()
+        adata.obs["n"] = 9
+        adata.uns["a"]["list"].append(1)
+        adata.obsm["X"][0] = 9
+        adata.obsp["graph"][0, 0] = 9
+        assert experiment.obs["n"].tolist() == [1, 2, 3]
+        assert experiment.uns["a"]["list"] == [1, {"b": 2}]
+        assert experiment.obsm["X"].sum() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from scx_core.experiment._matrix_view import MatrixView
 from scx_core.experiment._modality import Modality
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
+from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._shown_rows import ShownRows
@@ -34,9 +34,11 @@ class Experiment(Conversions, Closing):
     """A .scx file that is open for reading.
 
     Opening reads the catalog alone. `obs`, `var`, `uns` and the entries of `obsm`, `varm`, `obsp`
-    and `varp` are decoded when they are first asked for, and kept: treat them as read-only, or
-    take `to_anndata()` for objects of your own. Rows of `X`, `layers` and `raw.X` are decoded on
-    every call. Threads may share an experiment; pickling keeps the path alone.
+    and `varp` are decoded when they are first asked for, and kept. Nothing that is assigned
+    reaches the file: arrays are read-only and raise ValueError, `uns` and the mappings raise
+    TypeError, properties AttributeError. `to_anndata()` gives objects of your own. Rows of `X`,
+    `layers` and `raw.X` are decoded on every call. Threads may share an experiment; pickling keeps
+    the path alone.
 
     Cells that `mark_deleted` has marked are left out of every part, and the others are numbered
     without gaps, so that obs, X and the rest fit together: `live_rows` holds the file's row of
@@ -196,24 +198,41 @@ class Experiment(Conversions, Closing):
     def __len__(self) -> int:
         return self.n_obs
 
-    @cached_property
+    @property
     def obs(self) -> pd.DataFrame:
-        """What is known of the cells."""
-        return self.shared.load_obs()
+        """What is known of the cells, as a frame of its own each time.
 
-    @cached_property
+        It shares its values with the frames before and after, which is why they are read-only. A
+        column that is added to it is in that frame alone: `obs = experiment.obs`, then
+        `obs["x"] = ...`. pandas warns of chained assignment where `experiment.obs["x"] = ...` is
+        lost. `experiment.obs.copy()` can be changed at will.
+        """
+        return handed_out(self._obs)
+
+    @kept
+    def _obs(self) -> pd.DataFrame:
+        return locked(self.shared.load_obs())
+
+    @property
     def var(self) -> pd.DataFrame:
-        """What is known of the genes; in a multimodal file, of those of all modalities."""
-        return self.shared.load_var() if self.is_multimodal else self._only.var
+        """What is known of the genes; in a multimodal file, of those of all modalities.
 
-    @cached_property
+        A frame of its own each time, as `obs` is.
+        """
+        return handed_out(self._var) if self.is_multimodal else self._only.var
+
+    @kept
+    def _var(self) -> pd.DataFrame:
+        return locked(self.shared.load_var())
+
+    @kept
     def obs_names(self) -> npt.NDArray[np.object_]:
-        """Names of the cells, read without pandas."""
-        return self.shared.obs_names()
+        """Names of the cells, read without pandas; read-only."""
+        return locked(self.shared.obs_names())
 
     @property
     def var_names(self) -> npt.NDArray[np.object_]:
-        """Names of the genes, read without pandas."""
+        """Names of the genes, read without pandas; read-only."""
         if not self.is_multimodal:
             return self._only.var_names
         return self.shared.load_var().index.to_numpy(dtype=object)
@@ -280,7 +299,7 @@ class Experiment(Conversions, Closing):
 
     @property
     def obsm(self) -> Mapping[str, Any]:
-        """Embeddings of the cells."""
+        """Embeddings of the cells; arrays are read-only."""
         return self.shared.obsm if self.is_multimodal else self._only.obsm
 
     @property
@@ -290,7 +309,7 @@ class Experiment(Conversions, Closing):
 
     @property
     def obsp(self) -> Mapping[str, Any]:
-        """Square matrices over the cells."""
+        """Square matrices over the cells; their arrays are read-only."""
         return self.shared.obsp if self.is_multimodal else self._only.obsp
 
     @property
@@ -298,10 +317,10 @@ class Experiment(Conversions, Closing):
         """Square matrices over the genes."""
         return self.shared.varp if self.is_multimodal else self._only.varp
 
-    @cached_property
+    @kept
     def uns(self) -> dict[str, Any]:
-        """What has no axis."""
-        return self.shared.load_uns()
+        """What has no axis, as a dict that refuses changes, as dicts, lists and arrays in it do."""
+        return locked(self.shared.load_uns())
 
     # ---- modalities ----
 
@@ -310,7 +329,7 @@ class Experiment(Conversions, Closing):
         """Whether the file has named modalities."""
         return self._info.n_modalities > 0
 
-    @cached_property
+    @kept
     def modality_names(self) -> list[str]:
         """Names of the modalities in their order; none in a single-modality file."""
         return [modality.name for modality in self._file.modalities]
@@ -333,15 +352,15 @@ class Experiment(Conversions, Closing):
 
     # ---- inside ----
 
-    @cached_property
+    @kept
     def _info(self) -> FileInfo:
         return self._file.info
 
-    @cached_property
+    @kept
     def _provenance(self) -> Provenance:
         return Provenance(self._sections)
 
-    @cached_property
+    @kept
     def _all_modalities(self) -> dict[str, Modality]:
         modalities = [
             (modality.name, modality.modality_id, modality.n_vars)
@@ -375,7 +394,7 @@ class Experiment(Conversions, Closing):
             )
         return self._only
 
-    @cached_property
+    @kept
     def shared(self) -> SharedParts:
         """What all modalities share; of a single-modality file, obs and uns."""
         return SharedParts(self._sections, self._provenance, shown=self._shown)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from scx_core.experiment._read_only import handed_out, locked
+
 Value = TypeVar("Value")
 
 
 class LazyMapping(Mapping[str, Value], Generic[Value]):
-    """Read-only; `loaders` gives, in order, how each key's value is made.
+    """Read-only, as its values are; `loaders` gives, in order, how each key's value is made.
 
     Looking for keys, their number and order decodes nothing.
     """
@@ -23,8 +25,8 @@ class LazyMapping(Mapping[str, Value], Generic[Value]):
         if key not in self._loaders:
             raise KeyError(f"{self._what} has no {key!r}; there are {list(self._loaders)}")
         if key not in self._values:
-            self._values[key] = self._loaders[key]()
-        return self._values[key]
+            self._values[key] = locked(self._loaders[key]())
+        return handed_out(self._values[key])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scx_core.experiment._matrices import layer_names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
+from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
 from scx_core.metadata import column_names, decode_embedding, decode_frame, decode_uns, read_index
@@ -61,19 +62,19 @@ class Modality:
         """How many genes."""
         return self._n_vars
 
-    @cached_property
+    @kept
     def rows(self) -> npt.NDArray[np.int64] | None:
         """The experiment's row of each cell of the modality; None when they are the same."""
         in_file = self._rows_in_file
         if in_file is None or self._shown.selection is None:
             return in_file
         places = self._shown.places(in_file)
-        return places[places >= 0]
+        return locked(places[places >= 0])
 
-    @cached_property
+    @kept
     def _rows_in_file(self) -> npt.NDArray[np.int64] | None:
         """The file's row of each cell that is stored; None when they are the same."""
-        return self._positions(SectionType.MODALITY_ROWS, self._shown.n_physical)
+        return locked(self._positions(SectionType.MODALITY_ROWS, self._shown.n_physical))
 
     @property
     def _n_stored(self) -> int:
@@ -81,7 +82,7 @@ class Modality:
         in_file = self._rows_in_file
         return self._shown.n_physical if in_file is None else len(in_file)
 
-    @cached_property
+    @kept
     def _own_selection(self) -> npt.NDArray[np.int64] | None:
         """Which of the stored cells are shown; None for all."""
         in_file = self._rows_in_file
@@ -93,25 +94,33 @@ class Modality:
         """The row in the shared var, of `n_shared` rows, of each gene; None when none is kept."""
         return self._positions(SectionType.MODALITY_COLUMNS, n_shared)
 
-    @cached_property
+    @property
     def obs(self) -> pd.DataFrame | Any:
-        """The modality's own obs; None where it has only the file's."""
-        return self.load_obs()
+        """The modality's own obs, a copy each time; None where it has only the file's."""
+        return handed_out(self._obs)
 
-    @cached_property
+    @kept
+    def _obs(self) -> pd.DataFrame | None:
+        return locked(self.load_obs())
+
+    @property
     def var(self) -> pd.DataFrame:
-        """Genes and what is known of them."""
-        return self.load_var()
+        """Genes and what is known of them; a copy each time, see `Experiment.obs`."""
+        return handed_out(self._var)
+
+    @kept
+    def _var(self) -> pd.DataFrame:
+        return locked(self.load_var())
 
     def var_keys(self) -> list[str]:
         """Names of var's columns, in their order."""
         buffer, name = self._var_bytes()
         return self._sections.decoded(name, lambda: column_names(buffer, where=name))
 
-    @cached_property
+    @kept
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
-        return self.load_var_names()
+        return locked(self.load_var_names())
 
     def load_var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, which are not kept here."""
@@ -120,16 +129,18 @@ class Modality:
         self._sections.check_length(name, names, self.n_vars)
         return names
 
-    @cached_property
+    @kept
     def X(self) -> MatrixView | Any:  # as that of the experiment
         """The matrix; None when the file has none."""
         found = self._sections.of(SectionType.CSR_SHARD, self.modality_id)
         described = self._described.get("X")
-        if not found and described is None:
+        # of no rows there are no shards: only our own writer says whether there was a matrix
+        is_empty = "X" not in self._described and self._shown.n_physical == 0
+        if not found and described is None and not is_empty:
             return None
         return self._matrix(SectionType.CSR_SHARD, "X", described, Address("X", self.name))
 
-    @cached_property
+    @kept
     def layers(self) -> Mapping[str, MatrixView]:
         """The layers, in the order in which they were written."""
         described = self._described
@@ -147,32 +158,32 @@ class Modality:
         }
         return LazyMapping(loaders, what="layers")
 
-    @cached_property
+    @kept
     def obsm(self) -> Mapping[str, Any]:
         """Embeddings of the cells."""
         return LazyMapping(self.loaders("obsm"), what="obsm")
 
-    @cached_property
+    @kept
     def varm(self) -> Mapping[str, Any]:
         """Embeddings of the genes."""
         return LazyMapping(self.loaders("varm"), what="varm")
 
-    @cached_property
+    @kept
     def obsp(self) -> Mapping[str, Any]:
         """Square matrices over the cells."""
         return LazyMapping(self.loaders("obsp"), what="obsp")
 
-    @cached_property
+    @kept
     def varp(self) -> Mapping[str, Any]:
         """Square matrices over the genes."""
         return LazyMapping(self.loaders("varp"), what="varp")
 
-    @cached_property
+    @kept
     def uns(self) -> dict[str, Any]:
-        """What has no axis."""
-        return self.load_uns()
+        """What has no axis; read-only, see `Experiment.uns`."""
+        return locked(self.load_uns())
 
-    @cached_property
+    @kept
     def raw(self) -> RawView | Any:
         """The matrix as it was before genes were taken out; None when the file has none."""
         found = self._sections.of(SectionType.RAW_VAR, self.modality_id)
@@ -237,7 +248,7 @@ class Modality:
             address=address,
         )
 
-    @cached_property
+    @kept
     def _described(self) -> Mapping[str, Any]:
         return self._provenance.matrices(self.name)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._matrices import open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
+from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows
 from scx_core.metadata import decode_frame, read_index
@@ -40,7 +40,7 @@ class RawView:
         self._shown = shown
         self._described = described
 
-    @cached_property
+    @kept
     def n_vars(self) -> int:
         """How many genes."""
         return len(self.load_var_names())
@@ -50,22 +50,26 @@ class RawView:
         """Rows of X and genes of raw."""
         return self._shown.n_shown, self.n_vars
 
-    @cached_property
+    @property
     def var(self) -> pd.DataFrame:
-        """Genes and what is known of them."""
-        return self.load_var()
+        """Genes and what is known of them; a copy each time, see `Experiment.obs`."""
+        return handed_out(self._var)
 
-    @cached_property
+    @kept
+    def _var(self) -> pd.DataFrame:
+        return locked(self.load_var())
+
+    @kept
     def var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, read without pandas."""
-        return self.load_var_names()
+        return locked(self.load_var_names())
 
     def load_var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, which are not kept here."""
         buffer, name = self._var_bytes()
         return self._sections.decoded(name, lambda: read_index(buffer, where=name))
 
-    @cached_property
+    @kept
     def X(self) -> MatrixView:
         """The matrix."""
         return open_matrix(
@@ -79,7 +83,7 @@ class RawView:
             address=Address("raw", self._name),
         )
 
-    @cached_property
+    @kept
     def varm(self) -> Mapping[str, Any]:
         """Embeddings of the genes."""
         return LazyMapping(self.varm_loaders(), what="raw.varm")

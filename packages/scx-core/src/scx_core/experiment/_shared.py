@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from scx_core._section_names import SectionType
 from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._provenance import Provenance
+from scx_core.experiment._read_only import kept
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
 from scx_core.metadata import decode_frame, decode_uns, read_index
@@ -30,19 +30,19 @@ class SharedParts:
         self._shown = shown
         self._merged_obs: tuple[Any, str] | None = None
 
-    @cached_property
+    @kept
     def obsm(self) -> Mapping[str, Any]:
         return LazyMapping(self.loaders("obsm"), what="obsm")
 
-    @cached_property
+    @kept
     def varm(self) -> Mapping[str, Any]:
         return LazyMapping(self.loaders("varm"), what="varm")
 
-    @cached_property
+    @kept
     def obsp(self) -> Mapping[str, Any]:
         return LazyMapping(self.loaders("obsp"), what="obsp")
 
-    @cached_property
+    @kept
     def varp(self) -> Mapping[str, Any]:
         return LazyMapping(self.loaders("varp"), what="varp")
 
