@@ -52,9 +52,16 @@ fn rangesOf(file: *const File, report: *Report) Failure![]deletion_vectors.Range
     return deletion_vectors.ranges(handle.allocator, file.sections, file.header.n_obs, report);
 }
 
+/// Those that the vectors count in.
+fn rangesFor(vectors: []const u8, file: *const File, report: *Report) Failure![]deletion_vectors.Range {
+    if (!deletion_vectors.countsFileRows(vectors)) return rangesOf(file, report);
+    return handle.allocator.dupe(deletion_vectors.Range, &.{.{ .start = 0, .end = file.header.n_obs }});
+}
+
 export fn scx_file_count_deleted(file: ?*FileHandle, n_rows_out: ?*u64, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(countDeleted(file, n_rows_out, &report), &report, error_out);
+    const result = countDeleted(file, n_rows_out, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn countDeleted(file_handle: ?*FileHandle, n_rows_out: ?*u64, report: *Report) Failure!void {
@@ -62,7 +69,7 @@ fn countDeleted(file_handle: ?*FileHandle, n_rows_out: ?*u64, report: *Report) F
     n_rows.* = 0;
     const file = (try handle.checked(FileHandle, file_handle, report)).file;
     const bytes = try vectorsOf(file, report) orelse return;
-    const ranges = try rangesOf(file, report);
+    const ranges = try rangesFor(bytes, file, report);
     defer handle.allocator.free(ranges);
     errdefer nameSection(file, report);
     n_rows.* = try deletion_vectors.count(bytes, ranges, report);
@@ -83,7 +90,8 @@ fn nameSection(file: *const File, report: *Report) void {
 
 export fn scx_file_get_deleted(file: ?*FileHandle, rows_out: ?[*]i64, n_rows: u64, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(getDeleted(file, rows_out, n_rows, &report), &report, error_out);
+    const result = getDeleted(file, rows_out, n_rows, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn getDeleted(file_handle: ?*FileHandle, rows_out: ?[*]i64, n_rows: u64, report: *Report) Failure!void {
@@ -92,7 +100,7 @@ fn getDeleted(file_handle: ?*FileHandle, rows_out: ?[*]i64, n_rows: u64, report:
         if (n_rows != 0) return report.fail(error.BadArgument, "n_rows is {d}, but no row is deleted", .{n_rows});
         return;
     };
-    const ranges = try rangesOf(file, report);
+    const ranges = try rangesFor(bytes, file, report);
     defer handle.allocator.free(ranges);
     errdefer nameSection(file, report);
     const n_found = try deletion_vectors.count(bytes, ranges, report);

@@ -3,10 +3,18 @@
 //!   u8 version 1, u32 n_shards
 //!   per shard: u32 shard_id, u32 length, a Roaring bitmap of rows inside the shard
 //!
-//! A shard's id is its place among the row ranges that the shards of X have, counted from 0. A file without X takes
+//! Version 2, which other writers make, counts rows of the file:
+//!
+//!   u8 version 2, u32 n_entries
+//!   per entry: u8 modality_id, 3 zero bytes, u32 length, a Roaring bitmap of rows of the file
+//!
+//! The last entry of modality 0 is that of the whole file; those of other modalities are reserved and left aside.
+//!
+//! In version 1 a shard's id is its place among the row ranges that the shards of X have, counted from 0. A file without X takes
 //! the ranges of its layers and of raw, and a file without any matrix is one range.
 //!
 //!   ranges(allocator, sections, n_obs, report) Failure![]Range       the caller's to free
+//!   countsFileRows(bytes) bool                                       whether one range of all rows takes their place
 //!   count(bytes, ranges, report) Failure!u64                         checks the section in full
 //!   fill(bytes, ranges, rows, report) Failure!void                   file rows, ascending
 //!   serialize(allocator, vectors) Allocator.Error![]u8               the caller's to free
@@ -23,6 +31,7 @@ const Report = errors.Report;
 pub const section_name = "deletion_vectors";
 
 const version = 1;
+const version_of_file_rows = 2;
 const start_bytes = 1 + 4;
 const vector_start_bytes = 4 + 4;
 
@@ -95,6 +104,11 @@ fn notTiled(report: *Report) Failure {
     return report.fail(error.Unsupported, "the file's shards do not follow one another, so no row can be found by its shard", .{});
 }
 
+/// Whether its bitmaps are of rows of the file, so that it does not matter how the file is cut into shards.
+pub fn countsFileRows(bytes: []const u8) bool {
+    return bytes.len > 0 and bytes[0] == version_of_file_rows;
+}
+
 /// How many rows are deleted. Everything in the section is checked.
 pub fn count(bytes: []const u8, shards: []const Range, report: *Report) Failure!u64 {
     const Counter = struct {
@@ -143,24 +157,36 @@ fn walk(
     report: *Report,
 ) Failure!void {
     if (bytes.len < start_bytes) return damaged(report, "only {d} bytes", .{bytes.len});
-    if (bytes[0] != version) {
+    if (bytes[0] != version and bytes[0] != version_of_file_rows) {
         report.setSection(section_name);
-        return report.fail(error.Unsupported, "the deletion vectors have version {d}, this version reads {d}; update " ++
-            "scx-core", .{ bytes[0], version });
+        return report.fail(error.Unsupported, "the deletion vectors have version {d}, this version reads {d} and {d}; " ++
+            "update scx-core", .{ bytes[0], version, version_of_file_rows });
     }
+    var of_file: ?Vector = null;
     var left = bytes[start_bytes..];
     const n_vectors = std.mem.readInt(u32, bytes[1..5], .little);
     for (0..n_vectors) |_| {
         if (left.len < vector_start_bytes) return damaged(report, "they end inside a vector", .{});
-        const shard_id = std.mem.readInt(u32, left[0..4], .little);
+        const id = std.mem.readInt(u32, left[0..4], .little);
         const length = std.mem.readInt(u32, left[4..8], .little);
         left = left[vector_start_bytes..];
-        if (length > left.len) return damaged(report, "they end inside the bitmap of shard {d}", .{shard_id});
-        if (shard_id >= shards.len) return damaged(report, "they name shard {d} of {d}", .{ shard_id, shards.len });
-        try walkVector(.{ .shard_id = shard_id, .bitmap = left[0..length] }, shards[shard_id], context, add, report);
+        if (length > left.len) return damaged(report, "they end inside the bitmap of {s} {d}", .{ if (countsFileRows(bytes)) "modality" else "shard", id });
+        const one: Vector = .{ .shard_id = id, .bitmap = left[0..length] };
         left = left[length..];
+        if (countsFileRows(bytes)) {
+            if (id > std.math.maxInt(u8)) return damaged(report, "they name modality {d}", .{id});
+            if (id == 0) of_file = one;
+            continue;
+        }
+        if (id >= shards.len) return damaged(report, "they name shard {d} of {d}", .{ id, shards.len });
+        try walkVector(one, shards[id], context, add, report);
     }
     if (left.len > 0) return damaged(report, "{d} bytes lie behind the last vector", .{left.len});
+    const vector = of_file orelse return;
+    walkVector(vector, shards[0], context, add, report) catch |failure| switch (failure) {
+        error.Corrupt => return damaged(report, "the bitmap is not one of the file's {d} rows", .{shards[0].end}),
+        else => |other| return other,
+    };
 }
 
 fn walkVector(
@@ -256,8 +282,32 @@ test "vectors that cannot be are damage" {
     defer testing.allocator.free(twice);
     var rows: [2]i64 = undefined;
     try testing.expectError(error.Corrupt, fill(twice, &two_shards, &rows, &report));
-    good[0] = 2;
+    good[0] = 3;
     try testing.expectError(error.Unsupported, count(good, &two_shards, &report));
+}
+
+test "version 2 counts rows of the file, and its last entry for all modalities counts" {
+    var report: Report = .{};
+    const file = [_]Range{.{ .start = 0, .end = 5 }};
+    const start = "\x02\x03\x00\x00\x00";
+    const all = "\x00\x00\x00\x00" ++ "\x14\x00\x00\x00" ++ bitmap_0_2;
+    const of_modality = "\x01\x00\x00\x00" ++ "\x12\x00\x00\x00" ++ bitmap_1;
+    const last = "\x00\x00\x00\x00" ++ "\x12\x00\x00\x00" ++ bitmap_1;
+    var rows: [2]i64 = undefined;
+    try testing.expect(countsFileRows(start));
+    try testing.expectEqual(1, try count(start ++ all ++ last ++ of_modality, &file, &report));
+    try fill(start ++ all ++ last ++ of_modality, &file, rows[0..1], &report);
+    try testing.expectEqual(1, rows[0]);
+    try testing.expectEqual(2, try count(start ++ last ++ of_modality ++ all, &file, &report));
+    try fill(start ++ last ++ of_modality ++ all, &file, &rows, &report);
+    try testing.expectEqualSlices(i64, &.{ 0, 2 }, &rows);
+
+    const whole = start ++ all ++ last ++ of_modality;
+    for (0..whole.len) |length| try testing.expectError(error.Corrupt, count(whole[0..length], &file, &report));
+    try testing.expectError(error.Corrupt, count(whole ++ "x", &file, &report));
+    const short = [_]Range{.{ .start = 0, .end = 1 }};
+    try testing.expectError(error.Corrupt, count(whole, &short, &report)); // a row behind the last one
+    try testing.expectError(error.Corrupt, count("\x02\x01\x00\x00\x00" ++ "\x00\x01\x00\x00" ++ "\x00\x00\x00\x00", &file, &report));
 }
 
 fn shardSection(section_type: SectionType, modality_id: u8, start: u64, end: u64) Section {

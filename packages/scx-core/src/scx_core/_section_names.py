@@ -39,8 +39,10 @@ class SectionType(IntEnum):
     VARP_ROW_SHARD = 23
     OBS_ROW_SHARD = 24
     VAR_ROW_SHARD = 25
+    DECODE_SIDECAR = 26
     RAW_CSR_SHARD = 27
     RAW_VAR = 28
+    GROUP_INDEX = 29
     MODALITY_OBS = 240  # a modality's own obs: "obs/{mod}"
     MODALITY_ROWS = 241  # the file's row of each of its cells: "rows/{mod}"
     MODALITY_COLUMNS = 242  # the row in the shared var of each of its genes: "columns/{mod}"

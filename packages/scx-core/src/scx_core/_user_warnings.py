@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from pathlib import Path
@@ -16,10 +17,11 @@ def warn_user(message: str) -> None:
 
     Conversions begin in several public functions, at different depths.
     """
-    package = str(Path(__file__).parent)
+    # a cached property calls through functools
+    passed = (str(Path(__file__).parent), functools.__file__)
     level = 1
     frame = sys._getframe(0)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(passed):
         frame = frame.f_back
         level += 1
     warnings.warn(message, ScxWarning, stacklevel=level)

@@ -99,8 +99,8 @@ def test_vectors_that_cannot_be(marked: Path, tmp_path: Path, section: bytes, te
 
 
 def test_a_later_version_is_no_damage(marked: Path, tmp_path: Path) -> None:
-    changed = with_section(marked, b"\2\0\0\0\0", target=tmp_path / "changed.scx")
-    with pytest.raises(ValueError, match="version 2"):
+    changed = with_section(marked, b"\3\0\0\0\0", target=tmp_path / "changed.scx")
+    with pytest.raises(ValueError, match="version 3"):
         _ = scx_core.open(changed).n_obs
 
 

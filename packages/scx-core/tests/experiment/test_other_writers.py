@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -174,3 +175,140 @@ def test_modalities_over_the_same_cells(tmp_path: Path, counts: sp.csr_matrix) -
     assert list(mdata.var_names) == ["rna0", "rna1", "rna2", "prot0", "prot1"]
     assert list(mdata.obs["batch"]) == [1, 1, 2, 2, 2]
     np.testing.assert_array_equal(mdata.mod["rna"].X.toarray(), counts.toarray())
+
+
+def history(*steps: tuple[int, str, str, str, int]) -> bytes:
+    """Provenance as other writers pack it: what was done, when and by what."""
+    encoded = struct.pack("<BI", 1, len(steps))
+    for seconds, action, tool, parameters, n_checksums in steps:
+        encoded += struct.pack("<q", seconds)
+        for form, words in (("<H", action), ("<H", tool), ("<I", parameters)):
+            encoded += struct.pack(form, len(words.encode())) + words.encode()
+        encoded += bytes([n_checksums]) + bytes(32 * n_checksums)
+    return encoded
+
+
+GOOD_HISTORY = history(
+    (1770000000, "from_anndata", "pyscx 0.4.0", '{"codec_selection":{"profile":"auto"}}', 0),
+    (-1, "merge", "é", "", 2),
+)
+
+
+@pytest.mark.parametrize(
+    ("provenance", "damage"),
+    [
+        (GOOD_HISTORY, None),
+        (history(), None),
+        (GOOD_HISTORY + b"x", "1 bytes lie behind"),
+        (GOOD_HISTORY[:-1], "ends behind"),
+        (b"\x02\0\0\0\0", "neither a JSON object nor a list of steps"),
+        (b"[]", "neither a JSON object nor a list of steps"),
+        (b"", "neither a JSON object nor a list of steps"),
+    ],
+)
+def test_no_matrix_needs_the_provenance_of_another_writer(
+    tmp_path: Path, counts: sp.csr_matrix, provenance: bytes, damage: str | None
+) -> None:
+    path = tmp_path / "other.scx"
+    with FileWriter(path, n_obs=5, n_vars=3) as file:
+        names = [f"c{i}" for i in range(5)]
+        file.add_section("obs", ipc_file({"_index": names}), section_type=SectionType.OBS)
+        var = ipc_file({"_index": ["g0", "g1", "g2"]})
+        file.add_section("var", var, section_type=SectionType.VAR)
+        add_matrix(file, counts, SectionType.CSR_SHARD, ["X_shard_0"], UINT16)
+        add_matrix(file, counts, SectionType.LAYER_CSR_SHARD, ["n_shard_0"], UINT16)
+        file.add_section("provenance", provenance, section_type=SectionType.PROVENANCE)
+    with scx_core.open(path) as experiment:
+        wanted = counts.toarray()
+        np.testing.assert_array_equal(experiment.X[:].toarray(), wanted)
+        np.testing.assert_array_equal(experiment.layers["n"][:].toarray(), wanted)
+        np.testing.assert_array_equal(experiment.gather_rows([4, 0]).toarray(), wanted[[4, 0]])
+        np.testing.assert_array_equal(experiment.to_anndata().X.toarray(), wanted)
+        found = experiment.find_damage(deep=True)
+    if damage is None:
+        assert found == []
+    else:
+        assert [name for name, _ in found] == ["provenance"]
+        assert damage in found[0][1]
+    scx_core.mark_deleted(path, [1])
+    scx_core.compact(path, tmp_path / "compact.scx")
+    with scx_core.open(tmp_path / "compact.scx") as experiment:
+        np.testing.assert_array_equal(experiment.X[:].toarray(), np.delete(wanted, 1, axis=0))
+
+
+# ---- small files of the published tools; what they hold was written down beside them ----
+
+FOREIGN = Path(__file__).parent / "foreign"
+
+
+def test_graphs_in_shards_of_rows() -> None:
+    """In three shards of which one is empty, and in two with 64-bit coordinates."""
+    with scx_core.open(FOREIGN / "obsp_row_shards.scx") as experiment:
+        assert experiment.find_damage() == []
+        for key in ("connectivities", "distances"):
+            graph = experiment.obsp[key]
+            assert graph.shape == (30, 30)
+            assert graph.nnz == 63
+            assert np.diff(graph.indptr)[:8].tolist() == [4, 5, 0, 2, 5, 3, 5, 1]
+            assert graph.indices[:6].tolist() == [2, 10, 13, 16, 5, 12]
+            assert graph.data.sum() == pytest.approx(32.83353995834477, rel=1e-14)
+        assert set(experiment.obsm) == {"X_umap", "g", "g_shard_x"}
+
+
+def test_deleted_rows_of_the_file() -> None:
+    """Version 2: an entry for the whole file, and one that is reserved."""
+    path = FOREIGN / "deletion_v2_two_modalities.scx"
+    with scx_core.open(path) as experiment:
+        assert experiment.deleted_rows.tolist() == [2]
+        assert experiment.n_obs == 29
+        assert experiment.obs["n_counts"].tolist() == [7 * i for i in range(30) if i != 2]
+
+
+def test_marking_more_than_another_writer_did(tmp_path: Path) -> None:
+    path = tmp_path / "marked.scx"
+    path.write_bytes((FOREIGN / "deletion_v2_two_modalities.scx").read_bytes())
+    assert scx_core.mark_deleted(path, [2, 29]) == 1
+    assert scx_core.open(path).deleted_rows.tolist() == [2, 29]
+
+
+def test_a_matrix_without_rows_is_one() -> None:
+    with scx_core.open(FOREIGN / "no_rows.scx") as experiment:
+        assert experiment.X is not None
+        assert experiment.X[:].shape == (0, 5)
+        assert experiment.to_anndata().shape == (0, 5)
+
+
+def test_uns_of_the_published_tools() -> None:
+    with (
+        scx_core.open(FOREIGN / "uns_envelopes.scx") as experiment,
+        pytest.warns(scx_core.ScxWarning, match=r"uns\['later'\].*'hologram'") as caught,
+    ):
+        uns = experiment.uns
+    assert Path(caught[0].filename) == Path(__file__)
+    plain = {key: uns[key] for key in ("species", "n", "pi", "none", "ok", "colors", "nested")}
+    assert plain == {
+        "species": "human",
+        "n": 2,
+        "pi": 3.25,
+        "none": None,
+        "ok": True,
+        "colors": ["#fff", "#000"],
+        "nested": {"a": {"b": [1, 2, 3]}},
+    }
+    np.testing.assert_array_equal(uns["arr"], np.array([[1.0, 2.0], [3.0, 4.5]]), strict=True)
+    np.testing.assert_array_equal(uns["obj"], np.array(["a", None, "c"], object), strict=True)
+    np.testing.assert_array_equal(uns["strs"], np.array(["abc", "d"]), strict=True)
+    assert isinstance(uns["i32"], np.int32) and uns["i32"] == -7
+    assert isinstance(uns["nan"], np.float64) and np.isnan(uns["nan"])
+    assert uns["tup"] == (1, "x", ())
+    assert uns["names"].tolist() == [(1, 0.5), (2, 1.5)]
+    assert uns["names"].dtype == np.dtype([("g", "<i4"), ("x", "<f8")])
+    assert uns["ragged"].tolist() == [("x", "z"), ("y", None)]
+    wanted = pd.Categorical(["a", "b", None, "a"], ["a", "b"], ordered=True)
+    pd.testing.assert_extension_array_equal(uns["cat"], wanted)
+    pd.testing.assert_index_equal(uns["idx"], pd.Index(["p", "q"], name="nm"))
+    pd.testing.assert_series_equal(uns["ser"], pd.Series([1.5, 2.5], name="s"))
+    frame = pd.DataFrame({"u": [1, 2], "v": ["a", "b"]}, index=["r0", "r1"])
+    pd.testing.assert_frame_equal(uns["df"], frame)
+    assert uns["broken"] == {"__scx_type__": "ndarray", "shape": [1]}
+    assert uns["later"] == {"__scx_type__": "hologram", "data": 1}

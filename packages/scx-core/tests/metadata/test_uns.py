@@ -73,6 +73,7 @@ PLAIN: dict[str, Any] = {
     "bytes": b"\0\xff",
     "complex": [1j, complex(0.0, float("inf"))],
     "the tag as a key": {"__scx__": "ndarray", "x": [2]},
+    "the tag of other writers as a key": {"__scx_type__": "tuple", "data": [2]},
     "keys": {"": 1, "a/b": 2, "'": 3, "\0": 4},
 }
 

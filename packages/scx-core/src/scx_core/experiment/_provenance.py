@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from scx_core._section_names import SectionType
 from scx_core._value_types import stored_dtype
 from scx_core.experiment._sections import Sections
+from scx_core.metadata.history import read_history
 from scx_core.sources.base import IndexDtypes, IndexWidth, MatrixForm
 
 
@@ -62,16 +63,28 @@ class Provenance:
 
     @cached_property
     def content(self) -> Mapping[str, Any]:
-        """The section's JSON."""
+        """The section's JSON; empty where another writer has put something else there.
+
+        No matrix of such a file needs it.
+        """
         found = self._sections.of(SectionType.PROVENANCE, 0)
         if not found:
             return {}
         section = found[0]
+        encoded = bytes(self._sections.bytes_of(section))
+        if not encoded.startswith(b"{"):
+            return {}
         with self._sections.decoding(section.name):
-            content = json.loads(bytes(self._sections.bytes_of(section)))
-            if not isinstance(content, dict):
-                raise ValueError("it is no JSON object")
+            content: dict[str, Any] = json.loads(encoded)
         return content
+
+    def check(self) -> None:
+        """Read all of it; CorruptFileError where it is neither JSON nor a list of steps."""
+        for section in self._sections.of(SectionType.PROVENANCE, 0):
+            encoded = bytes(self._sections.bytes_of(section))
+            if not encoded.startswith(b"{"):
+                self._sections.decoded(section.name, partial(read_history, encoded))
+        _ = self.content
 
     @property
     def axis(self) -> int:

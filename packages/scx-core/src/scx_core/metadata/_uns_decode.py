@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from scx_core._user_warnings import warn_user
+
 from . import _uns_arrays as arrays
 from . import _uns_pandas as frames
+from . import _uns_published as published
 from ._uns_arrays import Json
 from ._uns_encode import DEPTH_MAX, TAG
 from ._zones import zone_from_text
@@ -29,12 +32,13 @@ def decode_value(value: Json, path: str, depth: int = 0) -> Any:
         return _items(value, path, depth)
     if not isinstance(value, dict):
         return value
-    if TAG not in value:
+    if TAG not in value and not _is_published(value, path):
         return {
             key: decode_value(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()
         }
-    kind = value[TAG]
-    decode = DECODERS.get(kind) if isinstance(kind, str) else None
+    is_own = TAG in value
+    kind = value[TAG] if is_own else value[published.TAG]
+    decode = (DECODERS.get(kind) if isinstance(kind, str) else None) if is_own else _published
     if decode is None:
         raise Damaged(f"{path} is of the kind {kind!r}, which this version does not know")
     try:
@@ -44,6 +48,17 @@ def decode_value(value: Json, path: str, depth: int = 0) -> Any:
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise Damaged(f"{path} is damaged ({kind}): {reason}") from error
+
+
+def _is_published(value: dict[str, Json], path: str) -> bool:
+    """Whether an object is an envelope of other writers; warns where its kind is unknown."""
+    if published.TAG not in value:
+        return False
+    kind = value[published.TAG]
+    if not published.is_known(kind):
+        warn_user(f"{path} is of the kind {kind!r}, which this version does not know: left a dict")
+        return False
+    return published.is_complete(value)
 
 
 def _items(items: Json, path: str, depth: int) -> list[Any]:
@@ -96,6 +111,10 @@ def _series(value: Json, path: str, depth: int) -> Any:
 
 def _inner(path: str, depth: int) -> Callable[[Json], Any]:
     return lambda value: decode_value(value, path, depth + 1)
+
+
+def _published(value: Json, path: str, depth: int) -> Any:
+    return published.decode_envelope(value, _inner(path, depth))
 
 
 def _missing(name: str) -> Any:

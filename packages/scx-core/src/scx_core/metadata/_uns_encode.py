@@ -14,6 +14,7 @@ from . import _uns_arrays as arrays
 from . import _uns_pandas as frames
 from ._coordinates import is_compressed
 from ._uns_arrays import Json
+from ._uns_published import TAG as PUBLISHED_TAG
 from ._values import plain_ndarray
 
 TAG = "__scx__"
@@ -55,7 +56,7 @@ class Encoder:
                 kind = type(key).__name__
                 self.problems.append(f"{item_path} has a key of type {kind}; keys must be text")
                 continue
-            with_tag |= key == TAG
+            with_tag |= key in (TAG, PUBLISHED_TAG)
             try:
                 entries[str.__str__(key)] = self.value(item, item_path)
             except Unstorable as problem:

@@ -6,7 +6,7 @@ value is the kind:
 
 | kind | more keys | what |
 |---|---|---|
-| dict | items: pairs of key and value | a mapping that has the key `__scx__` itself |
+| dict | items: pairs of key and value | a mapping with the key `__scx__` or `__scx_type__` |
 | tuple, set, frozenset | items | |
 | bytes | value: base64 | |
 | int | hex | integers beyond 64 bits |
@@ -90,7 +90,8 @@ def decode_uns(buffer: Any, *, where: str = "uns") -> dict[str, Any]:
         What messages call the mapping.
 
     JSON of other writers comes back as Python reads it, unless it has objects with the key
-    `__scx__`.
+    `__scx__`. Their own envelopes, with the key `__scx_type__`, are decoded too: see
+    `_uns_published`. One of an unknown kind stays a dict, with an `ScxWarning`.
 
     Raises
     ------
