@@ -141,6 +141,10 @@ int32_t scx_file_get_shard_encoding(scx_file *file, uint32_t section_index, uint
 int32_t scx_file_verify_section(scx_file *file, uint32_t section_index, scx_error *error);
 /* compares the whole file with the header's checksum */
 int32_t scx_file_verify_checksum(scx_file *file, scx_error *error);
+/* For who reads bytes of sections from the map, to call afterwards: SCX_BUSY when the file was cut or overwritten in
+ * place since it was opened, SCX_IO when the disk failed. Bytes that could not be read were zeros. All calls that read
+ * from a file do the same. What an appender adds is no such change, and a rename over the file leaves the map as it is. */
+int32_t scx_file_expect_unchanged(scx_file *file, scx_error *error);
 
 /* ---- rows that are marked as deleted ---- */
 /* Deletion vectors count rows within ranges, those of the shards: the first starts at row 0, each next one where the

@@ -32,6 +32,11 @@ pub const Failure = error{
     Busy,
 };
 
+/// Whether the bytes of a file are to blame.
+pub fn isDamage(failure: Failure) bool {
+    return failure == error.Corrupt or failure == error.Truncated;
+}
+
 /// The numbers of `scx.h`; never reused.
 pub const Status = enum(i32) {
     ok = 0,

@@ -210,7 +210,8 @@ export fn scx_file_find_section(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(findSection(file, section_type, modality_id, name, section_index_out, &report), &report, error_out);
+    const result = findSection(file, section_type, modality_id, name, section_index_out, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn findSection(
@@ -246,7 +247,8 @@ export fn scx_file_get_shard_encoding(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(getShardEncoding(file, section_index, codec_id_out, value_type_out, &report), &report, error_out);
+    const result = getShardEncoding(file, section_index, codec_id_out, value_type_out, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn getShardEncoding(
@@ -278,7 +280,8 @@ fn getShardEncoding(
 
 export fn scx_file_verify_section(file: ?*FileHandle, section_index: u32, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(verifySection(file, section_index, &report), &report, error_out);
+    const result = verifySection(file, section_index, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn verifySection(file_handle: ?*FileHandle, section_index: u32, report: *Report) Failure!void {
@@ -289,10 +292,23 @@ fn verifySection(file_handle: ?*FileHandle, section_index: u32, report: *Report)
 
 export fn scx_file_verify_checksum(file: ?*FileHandle, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(verifyChecksum(file, &report), &report, error_out);
+    const result = verifyChecksum(file, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn verifyChecksum(file_handle: ?*FileHandle, report: *Report) Failure!void {
     const file = (try handle.checked(FileHandle, file_handle, report)).file;
     try file.verifyChecksum(report);
+}
+
+/// For who reads bytes of sections straight from the map.
+export fn scx_file_expect_unchanged(file: ?*FileHandle, error_out: ?*AbiError) i32 {
+    var report: Report = .{};
+    const result = expectUnchanged(file, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
+}
+
+fn expectUnchanged(file_handle: ?*FileHandle, report: *Report) Failure!void {
+    const file = (try handle.checked(FileHandle, file_handle, report)).file;
+    try file.expectUnchanged(report);
 }

@@ -61,6 +61,14 @@ pub fn answer(result: Failure!void, report: *const Report, error_out: ?*AbiError
     }
 }
 
+/// What came of a function that read from the map of the file behind a handle, which `checked` may have refused.
+pub fn afterReading(own: anytype, result: Failure!void, report: *Report) Failure!void {
+    const used = own orelse return result;
+    if (!isOwn(used.process_id)) return result;
+    const file: *container_file.File = if (@hasField(@TypeOf(used.*), "file")) used.file else used.matrix.file;
+    return file.afterReading(result, report);
+}
+
 /// A text argument.
 pub fn text(pointer: ?[*:0]const u8, comptime what: []const u8, report: *Report) Failure![:0]const u8 {
     const start = pointer orelse return report.fail(error.BadArgument, what ++ " is NULL", .{});

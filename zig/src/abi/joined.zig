@@ -7,6 +7,7 @@ const end_to_end = @import("end_to_end.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const joined = @import("../codec/joined.zig");
+const map_guard = @import("../container/map_guard.zig");
 const pipelines = @import("pipeline.zig");
 const row_reads = @import("../codec/row_reads.zig");
 const JoinedSource = @import("../pipeline/joined_source.zig").JoinedSource;
@@ -73,7 +74,8 @@ export fn scx_joined_counts(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(countValues(rows, counts_out, failed_source_out, &report), &report, error_out);
+    const result = countValues(rows, counts_out, failed_source_out, &report);
+    return handle.answer(afterReading(rows, failed_source_out, result, &report), &report, error_out);
 }
 
 fn countValues(rows_in: ?*const JoinedRows, counts_out: ?[*]i64, failed_source_out: ?*u64, report: *Report) Failure!void {
@@ -89,6 +91,20 @@ fn countValues(rows_in: ?*const JoinedRows, counts_out: ?[*]i64, failed_source_o
             return failure;
         });
     }
+}
+
+/// What came of reading, or the error of the first source some of whose bytes could not be read.
+fn afterReading(rows: ?*const JoinedRows, failed_source_out: ?*u64, result: Failure!void, report: *Report) Failure!void {
+    const given = rows orelse return result;
+    const sources = (given.sources orelse return result)[0..given.n_sources];
+    if (map_guard.anyCut()) for (sources, 0..) |source, number| {
+        handle.afterReading(source.matrix, {}, report) catch |failure| {
+            if (failed_source_out) |out| out.* = number;
+            return failure;
+        };
+    };
+    const failed = failed_source_out orelse return result;
+    return if (failed.* < sources.len) handle.afterReading(sources[failed.*].matrix, result, report) else result;
 }
 
 const Given = struct {
@@ -117,7 +133,11 @@ fn checkedRows(rows_in: ?*const JoinedRows, failed_source: *u64, report: *Report
         .source_of_row = (try handle.required([*]const u32, rows.source_of_row, "source_of_row", report))[0..n_rows],
         .rows = (try handle.required([*]const i64, rows.rows, "rows", report))[0..n_rows],
     };
-    for (given.sources) |source| _ = try handle.checked(MatrixHandle, source.matrix, report);
+    for (given.sources, 0..) |source, number| {
+        const own = try handle.checked(MatrixHandle, source.matrix, report);
+        errdefer failed_source.* = number;
+        try own.matrix.file.expectUnchanged(report);
+    }
     for (given.rows, given.source_of_row, 0..) |row, source, position| {
         if (source >= given.sources.len) return report.fail(error.OutOfRange, "source {d} (position {d}) does not exist", .{ source, position });
         const n_matrix_rows = given.sources[source].matrix.?.matrix.n_rows;
@@ -136,7 +156,8 @@ export fn scx_joined_gather(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(gather(rows, options, output, failed_source_out, &report), &report, error_out);
+    const result = gather(rows, options, output, failed_source_out, &report);
+    return handle.answer(afterReading(rows, failed_source_out, result, &report), &report, error_out);
 }
 
 fn gather(

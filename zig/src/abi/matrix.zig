@@ -63,7 +63,8 @@ export fn scx_matrix_open(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(open(file, section_type, modality_id, name, matrix_out, &report), &report, error_out);
+    const result = open(file, section_type, modality_id, name, matrix_out, &report);
+    return handle.answer(handle.afterReading(file, result, &report), &report, error_out);
 }
 
 fn open(
@@ -133,13 +134,15 @@ export fn scx_matrix_row_counts(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(rowCounts(matrix, rows, n_rows, counts_out, &report), &report, error_out);
+    const result = rowCounts(matrix, rows, n_rows, counts_out, &report);
+    return handle.answer(handle.afterReading(matrix, result, &report), &report, error_out);
 }
 
 fn rowCounts(matrix: ?*MatrixHandle, rows_in: ?[*]const i64, n_rows: u64, counts_out: ?[*]i64, report: *Report) Failure!void {
     const own = try handle.checked(MatrixHandle, matrix, report);
     const rows = try rowsSlice(rows_in, n_rows, report);
     if (rows.len == 0) return;
+    try own.matrix.file.expectUnchanged(report);
     const counts = try handle.required([*]i64, counts_out, "counts_out", report);
     try own.matrix.checkRows(rows, report);
     own.matrix.startReadingCounts(rows);
@@ -154,13 +157,15 @@ export fn scx_matrix_row_totals(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(rowTotals(matrix, rows, n_rows, totals_out, &report), &report, error_out);
+    const result = rowTotals(matrix, rows, n_rows, totals_out, &report);
+    return handle.answer(handle.afterReading(matrix, result, &report), &report, error_out);
 }
 
 fn rowTotals(matrix: ?*MatrixHandle, rows_in: ?[*]const i64, n_rows: u64, totals_out: ?[*]f64, report: *Report) Failure!void {
     const own = try handle.checked(MatrixHandle, matrix, report);
     const rows = try rowsSlice(rows_in, n_rows, report);
     if (rows.len == 0) return;
+    try own.matrix.file.expectUnchanged(report);
     const totals = try handle.required([*]f64, totals_out, "totals_out", report);
     try gather.rowTotals(handle.allocator, own.matrix, rows, totals[0..rows.len], report);
 }
@@ -178,7 +183,7 @@ export fn scx_matrix_gather_csr(
 ) i32 {
     var report: Report = .{};
     const result = gatherCsr(matrix, rows, n_rows, indptr, indices_out, value_type, values_out, threads, &report);
-    return handle.answer(result, &report, error_out);
+    return handle.answer(handle.afterReading(matrix, result, &report), &report, error_out);
 }
 
 fn gatherCsr(
@@ -195,6 +200,7 @@ fn gatherCsr(
     const own = try handle.checked(MatrixHandle, matrix, report);
     const rows = try rowsSlice(rows_in, n_rows, report);
     if (rows.len == 0) return;
+    try own.matrix.file.expectUnchanged(report);
     const indptr = try handle.offsets(indptr_in, n_rows, "indptr", report);
     const value_type = ValueType.fromInt(value_type_number) orelse
         return report.fail(error.BadArgument, "value type {d} does not exist", .{value_type_number});
@@ -239,7 +245,8 @@ export fn scx_matrix_gather_dense(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(gatherDense(matrix, rows, n_rows, options, values_out, threads, &report), &report, error_out);
+    const result = gatherDense(matrix, rows, n_rows, options, values_out, threads, &report);
+    return handle.answer(handle.afterReading(matrix, result, &report), &report, error_out);
 }
 
 fn gatherDense(
@@ -260,6 +267,7 @@ fn gatherDense(
     const rows = try rowsSlice(rows_in, n_rows, report);
     const length = rows.len * plan.n_output;
     if (length == 0) return own.matrix.checkRows(rows, report);
+    try own.matrix.file.expectUnchanged(report);
     const out = try handle.required([*]f32, values_out, "values_out", report);
     var job: gather.DenseGather = .{
         .allocator = handle.allocator,
@@ -295,7 +303,8 @@ pub fn denseOptions(options: *const DenseOptions, report: *Report) Failure!matri
 
 export fn scx_matrix_validate_shard(matrix: ?*MatrixHandle, shard_index: u32, error_out: ?*AbiError) i32 {
     var report: Report = .{};
-    return handle.answer(validateShard(matrix, shard_index, &report), &report, error_out);
+    const result = validateShard(matrix, shard_index, &report);
+    return handle.answer(handle.afterReading(matrix, result, &report), &report, error_out);
 }
 
 fn validateShard(matrix_handle: ?*MatrixHandle, shard_index: u32, report: *Report) Failure!void {

@@ -230,13 +230,13 @@ pub const ShardView = struct {
         scratch: *matrix_module.Scratch,
         report: *Report,
     ) Failure!matrix_module.FoundRow {
-        const entry = self.entryOf(local_row);
+        const entry = self.entryOf(local_row).*; // who writes into the file changes what the map says
         const payload_end = @as(u64, entry.payload_offset) + entry.payload_bytes;
         if (payload_end > self.values.len - rowpack.tail_bytes or entry.n_values > self.longestRow()) {
             return failFault(matrix.file, self, local_row, .length, report);
         }
         const payload = self.values[entry.payload_offset..][0..entry.payload_bytes];
-        if (self.verify and rowpack.rowCrc(self.identity_crc, @intCast(local_row), entry, payload) != entry.crc) {
+        if (self.verify and rowpack.rowCrc(self.identity_crc, @intCast(local_row), &entry, payload) != entry.crc) {
             return failCrc(matrix.file, self, local_row, report);
         }
         var found: matrix_module.FoundRow = .{

@@ -9,6 +9,7 @@ test {
     _ = @import("file_test.zig");
     _ = @import("hashing.zig");
     _ = @import("layout.zig");
+    _ = @import("map_guard.zig");
     _ = @import("modality_table.zig");
     _ = @import("platform.zig");
     _ = @import("quoted.zig");

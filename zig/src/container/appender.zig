@@ -103,7 +103,7 @@ pub const Appender = struct {
         const old_size = platform.sizeOfRegularFile(appender.output, &report.os_error) catch {
             return appender.failSystem("cannot look at", report);
         };
-        const old_end = appender.contentEnd();
+        const old_end = appender.file.contentEnd();
         if (old_size < old_end) return report.fail(error.Busy, "the file has become shorter since it was opened", .{});
         var plan = try appender.planTail(old_end, deleted, report);
         defer appender.allocator.free(plan.tail);
@@ -115,6 +115,7 @@ pub const Appender = struct {
         errdefer appender.restore(old_size, &old_root);
         const rest = [_][]const u8{ appender.file.bytes[layout.sections_offset..@intCast(old_end)], plan.tail };
         plan.header.file_checksum = File.checksum(plan.header, &plan.root, &rest);
+        try appender.file.changes.afterReading(report);
         try appender.store(old_end, plan.tail, report);
         appender.cutBehind(old_end + plan.tail.len, old_size);
         try appender.sync(report);
@@ -125,16 +126,6 @@ pub const Appender = struct {
         platform.syncFile(appender.output, &report.os_error) catch {
             return appender.failSystem("the change is made, but may not survive a power cut: cannot sync", report);
         };
-    }
-
-    /// Where the file's content ends; what lies behind belongs to a change that was never finished.
-    fn contentEnd(appender: *const Appender) u64 {
-        const header = &appender.file.header;
-        var end = header.full_catalog_offset + header.full_catalog_length;
-        end = @max(end, header.front_catalog_offset + header.front_catalog_length);
-        for (appender.file.sections) |*section| end = @max(end, section.offset + section.length);
-        assert(end <= appender.file.bytes.len); // checked when the file was opened
-        return end;
     }
 
     const Plan = struct { tail: []u8, root: Root, header: layout.Header };
@@ -360,7 +351,7 @@ test "deleting fails cleanly at every allocation" {
             defer appender.close();
             try appender.setDeleted(first_shard, &inner);
             appender.is_finished = true; // planned, not written: the next run needs the same file
-            allocator.free((try appender.planTail(appender.contentEnd(), appender.deleted.?, &inner)).tail);
+            allocator.free((try appender.planTail(appender.file.contentEnd(), appender.deleted.?, &inner)).tail);
         }
     };
     try testing.checkAllAllocationFailures(testing.allocator, Try.change, .{file});

@@ -12,9 +12,12 @@
 //!   file.startReading(bytes)                                a hint that a few bytes are read next; does not wait
 //!   file.forgetHead(index, length)                          a section's first bytes are not read again soon, until all are
 //!   file.seemsResident(range) bool                          whether it is in memory, as far as a few pages tell
+//!   file.expectUnchanged(report) Failure!void               before reading: refuses a file that was overwritten in place
+//!   file.afterReading(result, report) Failure!void          after reading: an error where bytes could not be read
 //!
-//! Nothing but the verified marks changes after `open`, and those are atomic: threads may share a file.
-//! The map shows the file that was opened even when a writer puts another in its place.
+//! Nothing but marks changes after `open`, and those are atomic: threads may share a file.
+//! The map shows the file that was opened even when a writer puts another in its place. Who writes into the file
+//! itself changes what the map shows: an appender leaves all that was there, anything else makes reading an error.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -30,6 +33,7 @@ const hashing = @import("hashing.zig");
 const platform = @import("platform.zig");
 const section_index = @import("section_index.zig");
 const SectionType = @import("section_types.zig").SectionType;
+const Changes = @import("changes.zig").Changes;
 const Failure = errors.Failure;
 const Report = errors.Report;
 const SectionIndex = section_index.SectionIndex;
@@ -50,6 +54,8 @@ pub const File = struct {
     path: [:0]const u8,
     header: layout.Header,
     catalog: catalog_format.Catalog,
+    /// As the catalog ended with it when it was read and compared.
+    catalog_hash: [hashing.digest_bytes]u8,
     /// `catalog.sections`; names point into the map.
     sections: []const Section,
     modalities: []const Modality,
@@ -58,6 +64,7 @@ pub const File = struct {
     process_id: u32,
     index: SectionIndex,
     marks: []std.atomic.Value(Mark),
+    changes: Changes = .{},
 
     const Mark = enum(u8) { unchecked, good, bad };
 
@@ -72,12 +79,20 @@ pub const File = struct {
         errdefer allocator.destroy(file);
         const own_path = try allocator.dupeSentinel(u8, path, 0);
         errdefer allocator.free(own_path);
-        const bytes = try mapFile(own_path, report);
-        errdefer platform.unmap(bytes);
+        const mapped = try mapFile(own_path, report);
+        errdefer platform.unmap(mapped.bytes);
+        var changes: Changes = try .begin(mapped.bytes, own_path, mapped.stamp, report);
+        errdefer changes.end();
 
-        file.* = try parse(allocator, bytes, report);
+        file.* = parse(allocator, mapped.bytes, report) catch |failure| {
+            try changes.afterReading(report);
+            return failure;
+        };
+        errdefer file.freeTables();
         file.path = own_path;
         file.open_flags = open_flags;
+        file.changes = changes;
+        try file.afterReading({}, report);
         return file;
     }
 
@@ -102,9 +117,10 @@ pub const File = struct {
         // Said before they are touched: the system reads megabytes around a page that is not in memory.
         platform.startReading(bytes[0..@min(bytes.len, layout.sections_offset)]);
         const header = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
-        const catalog_range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
-        platform.startReading(slice(bytes, catalog_range));
-        var catalog = try catalog_parse.parse(allocator, slice(bytes, catalog_range), .{
+        const catalog_range = header.catalogRange();
+        const catalog_bytes = slice(bytes, catalog_range);
+        platform.startReading(catalog_bytes);
+        var catalog = try catalog_parse.parse(allocator, catalog_bytes, .{
             .file_bytes = bytes.len,
             .catalog_range = catalog_range,
             .n_vars = header.n_vars,
@@ -124,6 +140,7 @@ pub const File = struct {
             .path = undefined,
             .header = header,
             .catalog = catalog,
+            .catalog_hash = catalog_bytes[catalog_bytes.len - hashing.digest_bytes ..][0..hashing.digest_bytes].*,
             .sections = catalog.sections,
             .modalities = modalities,
             .open_flags = .{},
@@ -137,7 +154,7 @@ pub const File = struct {
     fn newerOrDamaged(bytes: platform.Map, failure: Failure, report: *Report) Failure {
         if (failure != error.Unsupported) return failure;
         const header: layout.Header = @as(*const layout.Header, @ptrCast(bytes[0..layout.header_bytes])).*;
-        const range: layout.Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
+        const range = header.catalogRange();
         if (range.isInside(layout.sections_offset, bytes.len) and
             checksumOf(header, bytes[layout.root_catalog_offset..layout.sections_offset], bytes) == header.file_checksum) return failure;
         return report.fail(error.Corrupt, "the header is damaged: it names a version, a flag or a byte order that does " ++
@@ -147,6 +164,7 @@ pub const File = struct {
     pub fn close(file: *File) void {
         const allocator = file.allocator;
         file.freeTables();
+        file.changes.end();
         platform.unmap(file.bytes);
         allocator.free(file.path);
         allocator.destroy(file);
@@ -158,6 +176,45 @@ pub const File = struct {
         file.index.deinit(allocator);
         allocator.free(file.modalities);
         file.catalog.deinit(allocator);
+    }
+
+    /// Looks at the file's size and time. What an appender writes lies behind the catalog and leaves all before it.
+    pub fn expectUnchanged(file: *File, report: *Report) Failure!void {
+        const now = file.changes.found() orelse return;
+        if (now.size < file.contentEnd() or !file.hasSameCatalog()) return file.changes.fail(report);
+        file.changes.accept(now);
+    }
+
+    /// The catalog holds the hashes of all sections.
+    fn hasSameCatalog(file: *const File) bool {
+        const bytes = slice(file.bytes, file.header.catalogRange());
+        const hash = hashing.hash(bytes[0 .. bytes.len - hashing.digest_bytes]);
+        return std.mem.eql(u8, &hash, &file.catalog_hash);
+    }
+
+    /// What came of reading, or an error where some of the bytes could not be read and were taken for zeros. What looks
+    /// damaged may be another file's content.
+    pub fn afterReading(file: *File, result: Failure!void, report: *Report) Failure!void {
+        try file.changes.afterReading(report);
+        result catch |failure| {
+            if (!errors.isDamage(failure)) return failure;
+            var of_change: Report = .{};
+            file.expectUnchanged(&of_change) catch |change| {
+                report.* = of_change;
+                return change;
+            };
+            return failure;
+        };
+    }
+
+    /// Where its content ends; what lies behind belongs to a change that was never finished.
+    pub fn contentEnd(file: *const File) u64 {
+        const header = &file.header;
+        var end = header.full_catalog_offset + header.full_catalog_length;
+        end = @max(end, header.front_catalog_offset + header.front_catalog_length);
+        for (file.sections) |*section| end = @max(end, section.offset + section.length);
+        assert(end <= file.bytes.len); // checked when the file was opened
+        return end;
     }
 
     pub fn find(file: *const File, section_type: SectionType, modality_id: u8, name: []const u8) ?u32 {
@@ -267,22 +324,25 @@ fn slice(bytes: []const u8, range: layout.Range) []const u8 {
     return bytes[@intCast(range.offset)..][0..@intCast(range.length)];
 }
 
-fn mapFile(path: [:0]const u8, report: *Report) Failure!platform.Map {
+const Mapped = struct { bytes: platform.Map, stamp: platform.Stamp };
+
+fn mapFile(path: [:0]const u8, report: *Report) Failure!Mapped {
     const errno = &report.os_error;
     const handle = platform.openForReading(path, errno) catch {
         return platform.fail(report, "cannot open {f}", .{quoted.path(path)});
     };
     defer platform.closeFile(handle); // the map stays
 
-    const size = platform.sizeOfRegularFile(handle, errno) catch {
+    const stamp = platform.stampOf(handle, errno) catch {
         return platform.fail(report, "cannot open {f}", .{quoted.path(path)});
     };
-    if (size == 0) return report.fail(error.Truncated, "{f} is empty (0 bytes): not an .scx file", .{
+    if (stamp.size == 0) return report.fail(error.Truncated, "{f} is empty (0 bytes): not an .scx file", .{
         quoted.path(path),
     });
-    return platform.map(handle, size, errno) catch {
-        return platform.fail(report, "cannot map {f} of {d} bytes", .{ quoted.path(path), size });
+    const bytes = platform.map(handle, stamp.size, errno) catch {
+        return platform.fail(report, "cannot map {f} of {d} bytes", .{ quoted.path(path), stamp.size });
     };
+    return .{ .bytes = bytes, .stamp = stamp };
 }
 
 fn readModalities(

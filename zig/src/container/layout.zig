@@ -95,6 +95,10 @@ pub const Header = extern struct {
         return @bitCast(header.flags);
     }
 
+    pub fn catalogRange(header: *const Header) Range {
+        return .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
+    }
+
     pub fn asBytes(header: *const Header) *const [header_bytes]u8 {
         return @ptrCast(header);
     }
@@ -193,7 +197,7 @@ fn checkRanges(header: *const Header, file_bytes: u64, report: *Report) Failure!
             header.root_catalog_offset, header.root_catalog_length,
         });
     }
-    const catalog: Range = .{ .offset = header.full_catalog_offset, .length = header.full_catalog_length };
+    const catalog = header.catalogRange();
     try checkRange("catalog", catalog, file_bytes, report);
     const front: Range = .{ .offset = header.front_catalog_offset, .length = header.front_catalog_length };
     if (header.flagSet().front_catalog) {

@@ -5,6 +5,7 @@
 //!
 //!   openForReading(path, errno) File          sizeOfRegularFile(file, errno) u64
 //!   openToChange(path, errno) ?File           locked against others; null when somebody else has it
+//!   stampOf(file, errno) Stamp                stampAt(path) ?Stamp    tells whether a file is changed in place
 //!   map(file, length, errno) Map              unmap(map)              readAhead(bytes)
 //!   startReading(bytes)                       forgetHead(bytes, length)         seemsResident(bytes) bool
 //!   expectScattered(bytes, scattered)         ownReads() Reads
@@ -27,11 +28,26 @@ pub const Folder = implementation.Folder;
 pub const page_bytes_min = std.heap.page_size_min;
 pub const Map = []align(page_bytes_min) const u8;
 
+/// What changes when a file is written to, and which file it is.
+pub const Stamp = struct {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// In nanoseconds.
+    modified: i64,
+
+    pub fn of(status: anytype) Stamp {
+        return .{ .device = status.device, .inode = status.inode, .size = status.size, .modified = status.modified };
+    }
+};
+
 pub const EntryKind = enum { missing, regular, folder, other };
 
 pub const openForReading = implementation.openForReading;
 pub const openToChange = implementation.openToChange;
 pub const sizeOfRegularFile = implementation.sizeOfRegularFile;
+pub const stampOf = implementation.stampOf;
+pub const stampAt = implementation.stampAt;
 pub const closeFile = implementation.closeFile;
 pub const readAll = implementation.readAll;
 pub const writeAll = implementation.writeAll;

@@ -11,6 +11,7 @@ const platform = @import("platform.zig");
 const Error = platform.Error;
 const EntryKind = platform.EntryKind;
 const Map = platform.Map;
+const Stamp = platform.Stamp;
 const E = std.c.E;
 
 pub const File = struct { handle: windows.HANDLE };
@@ -182,11 +183,28 @@ pub fn closeFile(file: File) void {
 }
 
 pub fn sizeOfRegularFile(file: File, errno: *i32) Error!u64 {
+    return (try stampOf(file, errno)).size;
+}
+
+pub fn stampAt(path: [:0]const u8) ?Stamp {
+    var errno: i32 = 0;
+    const file = openForReading(path, &errno) catch return null;
+    defer closeFile(file);
+    return stampOf(file, &errno) catch null;
+}
+
+pub fn stampOf(file: File, errno: *i32) Error!Stamp {
     if (GetFileType(file.handle) != file_type_disk) return refuse(errno, .INVAL);
     var information: FileInformation = undefined;
     if (GetFileInformationByHandle(file.handle, &information) == 0) return fetchErrno(errno);
     if (information.attributes & attribute_folder != 0) return refuse(errno, .ISDIR);
-    return @as(u64, information.size_high) << 32 | information.size_low;
+    return .{
+        .device = information.volume,
+        .inode = @as(u64, information.index_high) << 32 | information.index_low,
+        .size = @as(u64, information.size_high) << 32 | information.size_low,
+        // the last two are those of the last write
+        .modified = @bitCast(@as(u64, information.times[5]) << 32 | information.times[4]),
+    };
 }
 
 pub fn readAll(file: File, target: []u8, offset: u64, errno: *i32) Error!void {

@@ -101,6 +101,12 @@ pub const FakeSource = struct {
         source.probe.sources -= 1;
     }
 
+    pub fn expectUnchanged(_: *const FakeSource, _: *Report) Failure!void {}
+
+    pub fn afterReading(_: *const FakeSource, result: Failure!void, _: *Report) Failure!void {
+        return result;
+    }
+
     pub fn initScratch(source: *const FakeSource, allocator: Allocator) Failure!Scratch {
         const memory = try allocator.alloc(u8, 10);
         source.probe.scratches += 1;

@@ -6,6 +6,7 @@ const Allocator = std.mem.Allocator;
 const buffers = @import("buffers.zig");
 const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
+const map_guard = @import("../container/map_guard.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
 const row_reads = @import("../codec/row_reads.zig");
@@ -74,6 +75,37 @@ pub const MatrixSource = union(enum) {
             .joined => |*own| for (own.sources) |*member| member.matrix.expectScattered(scattered),
             inline else => |*own| own.matrix.expectScattered(scattered),
         }
+    }
+
+    /// See `File.expectUnchanged`.
+    pub fn expectUnchanged(source: *const MatrixSource, report: *Report) Failure!void {
+        switch (source.*) {
+            .concatenated => |*own| for (own.whole.members) |*member| try member.matrix.file.expectUnchanged(report),
+            .joined => |*own| for (own.sources) |*member| try member.matrix.file.expectUnchanged(report),
+            inline else => |*own| try own.matrix.file.expectUnchanged(report),
+        }
+    }
+
+    /// See `File.afterReading`.
+    pub fn afterReading(source: *const MatrixSource, result: Failure!void, report: *Report) Failure!void {
+        if (result) |_| {
+            if (!map_guard.anyCut()) return;
+        } else |_| {}
+        switch (source.*) {
+            .concatenated => |*own| for (own.whole.members) |*member| try member.matrix.file.changes.afterReading(report),
+            .joined => |*own| for (own.sources) |*member| try member.matrix.file.changes.afterReading(report),
+            inline else => |*own| try own.matrix.file.changes.afterReading(report),
+        }
+        result catch |failure| {
+            if (errors.isDamage(failure)) {
+                var of_change: Report = .{};
+                source.expectUnchanged(&of_change) catch |change| {
+                    report.* = of_change;
+                    return change;
+                };
+            }
+            return failure;
+        };
     }
 
     pub fn initScratch(source: *const MatrixSource, allocator: Allocator) Failure!Scratch {

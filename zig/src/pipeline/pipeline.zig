@@ -15,6 +15,8 @@
 //!   source.isCsr() bool                                   whether `batchBytes` looks at the counts of rows
 //!   source.placeOf(row) ?Place                            where its bytes are, for scattered_reads.zig
 //!   source.expectScattered(bool)                          whether single rows are touched, and not stretches
+//!   source.expectUnchanged(report) Failure!void           refuses what was overwritten since it was opened
+//!   source.afterReading(result, report) Failure!void      `result`, or an error where bytes could not be read
 //!   source.deinit()
 //!
 //! One thread at a time submits and receives. Locks are held for a few instructions, never while decoding.
@@ -45,6 +47,9 @@ pub const batch_rows_max = 1 << 24;
 /// Rows that a thread takes at once: a fraction of a millisecond, so that the first batch is shared by all cores and
 /// a stop is quick, yet long against taking the lock.
 pub const range_rows_default = 32;
+
+/// Thousands of files on a file system of the network take a while to look at.
+const ms_between_looks = 200;
 
 pub const Options = struct {
     allocator: Allocator,
@@ -96,6 +101,8 @@ pub fn Pipeline(comptime Source: type) type {
         queue: queues.Queue,
         hints: hints.Hints = .{},
         scattered: ScatteredReads,
+        /// When it is looked at again whether a file was overwritten. The consumer's.
+        next_look: sync.Deadline,
         /// Workers that wait for `work`.
         idle_count: usize = 0,
         /// Threads that have not ended, those that read ahead among them.
@@ -138,6 +145,7 @@ pub fn Pipeline(comptime Source: type) type {
                 .workers = workers,
                 .queue = queue,
                 .scattered = .init(allocator),
+                .next_look = .after(ms_between_looks),
             };
             return self;
         }
@@ -151,9 +159,10 @@ pub fn Pipeline(comptime Source: type) type {
                 "a batch of {d} rows is too large: at most {d} are possible",
                 .{ rows.len, @as(usize, batch_rows_max) },
             );
+            if (self.queue.count == 0) try self.source.expectUnchanged(report); // an epoch may begin here
             const unread = self.scattered.asks();
             if (unread and self.source.isCsr()) self.scattered.askForTables(&self.source, rows);
-            const bytes = try self.source.batchBytes(rows, report);
+            const bytes = self.source.batchBytes(rows, report) catch |failure| return self.source.afterReading(failure, report);
             try self.ensureWorkers(report);
             if (unread) try self.ensureReader(report);
 
@@ -177,6 +186,10 @@ pub fn Pipeline(comptime Source: type) type {
         /// `NotFound` when there is none.
         pub fn wait(self: *Self, timeout_ms: u32, report: *Report) Failure!Batch {
             try self.checkProcess(report);
+            if (self.next_look.isOver()) {
+                self.next_look = .after(ms_between_looks);
+                try self.source.expectUnchanged(report);
+            }
             const request = try self.popFinished(timeout_ms, report);
             defer self.giveBack(request);
             const buffer = request.buffer.?;
@@ -399,7 +412,8 @@ pub fn Pipeline(comptime Source: type) type {
             const watched = self.scattered.enabled;
             self.mutex.unlock();
             var report: Report = .{};
-            const failure: ?Failure = if (self.source.decode(task, scratch, &report)) |_| null else |err| err;
+            const result = self.source.afterReading(self.source.decode(task, scratch, &report), &report);
+            const failure: ?Failure = if (result) |_| null else |err| err;
             if (watched) faults.tellSometimes(&self.scattered.watch);
             self.mutex.lock();
             const outcome = self.queue.complete(range, failure, &report);

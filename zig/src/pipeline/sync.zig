@@ -52,6 +52,10 @@ pub const Deadline = struct {
     pub fn after(milliseconds: u32) Deadline {
         return .{ .at = .fromNow(waiter(), .{ .raw = .fromMilliseconds(milliseconds), .clock = .awake }) };
     }
+
+    pub fn isOver(deadline: Deadline) bool {
+        return deadline.at.durationFromNow(waiter()).raw.toNanoseconds() <= 0;
+    }
 };
 
 test "a wait ends with the deadline when nobody signals" {

@@ -104,13 +104,18 @@ class Sections:
 
     @contextmanager
     def decoding(self, section_name: str) -> Iterator[None]:
-        """Turn the ValueError of a decoder into the file's: its bytes are damaged."""
+        """Turn the ValueError of a decoder into the file's: its bytes are damaged.
+
+        FileBusyError, where the file was overwritten while its bytes were read.
+        """
         try:
             yield
         except CorruptFileError:
             raise
         except ValueError as error:
+            self.file.expect_unchanged()
             raise self.damage(section_name, str(error)) from error
+        self.file.expect_unchanged()
 
     def decoded(self, section_name: str, decode: Callable[[], Value]) -> Value:
         """What `decode` gives; its ValueError as the file's damage."""

@@ -107,7 +107,8 @@ class FileReader(Closing):
     """A .scx file that is open for reading; threads may share it.
 
     The file is mapped into memory, not read. `close` gives the map back once nothing that was
-    taken from it (`section_bytes`, matrices) is in use any more.
+    taken from it (`section_bytes`, matrices) is in use any more. To put another file in its place,
+    rename that one: who overwrites the file itself makes whatever reads from it fail.
 
     Parameters
     ----------
@@ -219,7 +220,7 @@ class FileReader(Closing):
     def section_bytes(self, index: int, *, verify: bool | None = None) -> memoryview:
         """The bytes of a section, straight from the map: read-only, nothing is copied.
 
-        The view keeps the file mapped, also after `close`.
+        The view keeps the file mapped, also after `close`. See `expect_unchanged`.
 
         Parameters
         ----------
@@ -274,6 +275,22 @@ class FileReader(Closing):
     def verify_checksum(self) -> None:
         """Compare the whole file with the header's checksum; CorruptFileError when they differ."""
         call("scx_file_verify_checksum", self.handle, path=self.path)
+
+    def expect_unchanged(self) -> None:
+        """Refuse what was read from `section_bytes` if the file has been overwritten since.
+
+        To be called when the bytes have been used: those of a file that was cut in place, or that
+        a disk could not deliver, are zeros. Rows and verified sections are looked at by themselves.
+        What `mark_deleted` adds is no such change, nor is a file that was renamed over this one.
+
+        Raises
+        ------
+        FileBusyError
+            The file was cut or overwritten in place since it was opened.
+        OSError
+            The disk failed.
+        """
+        call("scx_file_expect_unchanged", self.handle, path=self.path)
 
     def close(self) -> None:
         """Forget the file. Views and matrices that were taken from it stay valid."""

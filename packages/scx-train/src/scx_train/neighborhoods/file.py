@@ -118,7 +118,9 @@ def edges_of(experiment: Experiment, key: str, chunk_rows: int) -> Iterator[Edge
             indptr, columns, data = stored.gather_csr(np.arange(first, last, dtype=np.int64))
         with np.errstate(over="ignore"):
             weights = data.astype(np.float32)
-        yield EdgeChunk(first, indptr, columns.astype(np.int64), weights)
+        chunk = EdgeChunk(first, indptr, columns.astype(np.int64), weights)
+        experiment.file.expect_unchanged()
+        yield chunk
 
 
 def _stored_graph(experiment: Experiment, key: str) -> PairwiseRows | Matrix:
