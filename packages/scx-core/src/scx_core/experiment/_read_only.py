@@ -36,12 +36,14 @@ def locked(value: Value) -> Value:
         result = ReadOnlyDict({key: locked(item) for key, item in value.items()})
     elif isinstance(value, list):
         result = ReadOnlyList([locked(item) for item in value])
+    elif type(value) is tuple:
+        result = tuple(locked(item) for item in result)
     elif isinstance(value, np.ndarray):
         value.setflags(write=False)
     elif hasattr(value, "indptr"):
         for array in (result.data, result.indices, result.indptr):
             array.setflags(write=False)
-    elif _is_frame(value):
+    elif hasattr(value, "iloc"):
         _lock_columns(result)
     return result  # type: ignore[no-any-return]
 
@@ -49,25 +51,25 @@ def locked(value: Value) -> Value:
 def handed_out(value: Value) -> Value:
     """A locked value as it is given away."""
     result: Any = value
-    if _is_frame(value):
+    if hasattr(value, "iloc"):
         result = result.copy(deep=False)
         # an index is shared, and has a name that can be set
-        result.index, result.columns = result.index.view(), result.columns.view()
+        result.index = result.index.view()
+        if hasattr(value, "columns"):
+            result.columns = result.columns.view()
     elif hasattr(value, "indptr"):
         result = copy.copy(value)
     return result  # type: ignore[no-any-return]
 
 
-def _is_frame(value: object) -> bool:
-    return hasattr(value, "iloc") and hasattr(value, "columns")
-
-
-def _lock_columns(frame: pd.DataFrame) -> None:
+def _lock_columns(frame: pd.DataFrame | pd.Series) -> None:
     # With copy-on-write pandas copies what is shared before it writes, without it it does not.
     for values in frame._mgr.arrays:
-        array = getattr(values, "_ndarray", values)
-        if isinstance(array, np.ndarray):
-            array.setflags(write=False)
+        # a plain array, that of categories, or those of numbers with gaps
+        parts = [getattr(values, name, None) for name in ("_ndarray", "_data", "_mask")]
+        for array in (values, *parts):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
 
 def _refuse(self: object, *arguments: object, **named: object) -> NoReturn:
