@@ -30,10 +30,8 @@ pub const SectionType = enum(u8) {
     varp_row_shard = 23,
     obs_row_shard = 24,
     var_row_shard = 25,
-    decode_sidecar = 26,
     raw_csr_shard = 27,
     raw_var = 28,
-    group_index = 29,
     /// From here on ours: what MuData needs beyond the published types, and raw.varm.
     modality_obs = 240,
     modality_rows = 241,
@@ -91,7 +89,7 @@ pub const vendor_first = 240;
 pub const vendor_last = 254;
 
 test "kinds of sections" {
-    const unnamed: SectionType = @fromBackingInt(30);
+    const unnamed: SectionType = @fromBackingInt(26);
     try std.testing.expect(!unnamed.isKnown());
     try std.testing.expect(!unnamed.isVendor());
     try std.testing.expectEqualStrings("unknown", unnamed.label());
