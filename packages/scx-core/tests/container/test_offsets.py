@@ -149,38 +149,3 @@ def test_a_number_of_rows_that_no_indptr_has(n_rows: int) -> None:
     assert status == lib.SCX_BAD_ARGUMENT
     assert b"indptr" in ffi.string(error.message)
     assert total[0] == -7
-
-
-@pytest.mark.parametrize(
-    "indptr", [[0, 2, 1], [1, 2, 3], [0, -1, 1], [0, INT64.max, 1], [0, INT64.min, 1]]
-)
-def test_neighbours_within(indptr: list[int]) -> None:
-    """Two points that are neighbours of each other: the indptr that fits is 0, 1, 2."""
-    ffi, lib = binding.native().ffi, binding.native().lib
-    points = np.array([0.0, 1.0], dtype=np.float32)
-    opened, error = ffi.new("scx_neighbors **"), ffi.new("scx_error *")
-    assert not lib.scx_neighbors_open(pointer(points, "float *"), 2, 1, 1, opened, error)
-    found = np.full(4, -7, dtype=np.int64)
-
-    def within(offsets: list[int], out: np.ndarray | None) -> int:
-        given = np.array(offsets, dtype=np.int64)
-        status: int = lib.scx_neighbors_within(
-            opened[0],
-            0,
-            2,
-            2.0,
-            pointer(given, "int64_t *"),
-            pointer(out, "int64_t *"),
-            1,
-            error,
-        )
-        return status
-
-    try:
-        for out in (found, None):
-            assert within(indptr, out) == lib.SCX_BAD_ARGUMENT
-        assert set(found.tolist()) == {-7}
-        assert within([0, 1, 2], found) == lib.SCX_OK
-        assert found.tolist() == [1, 0, -7, -7]
-    finally:
-        lib.scx_neighbors_close(opened[0])
