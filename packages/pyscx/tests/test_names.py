@@ -44,9 +44,9 @@ def test_the_readme_lists_every_name() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(AttributeError, match=r"has no 'from_loom'; it has .*CorruptFileError, .*"):
-        pyscx.from_loom  # noqa: B018
-    assert not hasattr(pyscx, "from_loom")
+    with pytest.raises(AttributeError, match=r"has no 'plot'; it has .*CorruptFileError, .*"):
+        pyscx.plot  # noqa: B018
+    assert not hasattr(pyscx, "plot")
 
 
 def test_missing_package_is_named() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from cellucid_prepare.checks.defaults import Contents
 from cellucid_prepare.checks.embeddings import parse_field_key
 from cellucid_prepare.inputs.components import MEASURED
-from cellucid_prepare.inputs.open_files import MENDS, local_path
+from cellucid_prepare.inputs.open_files import MENDS, input_path
 from cellucid_prepare.ready.content import (
     check_embeddings,
     check_graph,
@@ -56,7 +56,7 @@ def check(path: str | os.PathLike[str]) -> CheckReport:
     ImportError
         A Zarr store is checked, and zarr is not installed or too old for it.
     """
-    given = local_path(path)
+    given = input_path(path)
     try:
         return _judged(given)
     except (NotJudgedError, FileNotFoundError, PermissionError, ImportError, MemoryError):

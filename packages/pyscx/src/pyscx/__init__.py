@@ -11,6 +11,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from scx_core._names import no_such_name, public_names
 from scx_core._version import require_version
 
 from ._version import __version__
@@ -115,10 +116,7 @@ def __getattr__(name: str) -> Any:
         _imported(name, module_name, distribution)
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _PROVIDERS:
-        raise AttributeError(
-            f"pyscx {__version__} has no {name!r}; it has {', '.join(sorted(_PROVIDERS))}",
-            name=name,
-        )
+        raise no_such_name(globals(), name, [*_MODULES])
     module_name, distribution = _PROVIDERS[name]
     value = getattr(_imported(name, module_name, distribution), name)
     globals()[name] = value
@@ -140,4 +138,4 @@ def _imported(name: str, module_name: str, distribution: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return public_names(globals(), [*_MODULES])

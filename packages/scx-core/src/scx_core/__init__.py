@@ -6,8 +6,7 @@ functions write .scx files, the `to_` functions write other formats from them.
 
 from __future__ import annotations
 
-import importlib
-
+from ._names import lazy_name, public_names
 from ._version import __version__, require_version
 
 TYPE_CHECKING = False  # that of typing would have to be loaded
@@ -61,14 +60,11 @@ _MODULES = {
     "write": "_convert",
 }
 
+if not TYPE_CHECKING:  # type checkers know the names from above, and so tell others from them
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"scx_core {__version__} has no {name!r}", name=name)
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        return lazy_name(globals(), _MODULES, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return public_names(globals())

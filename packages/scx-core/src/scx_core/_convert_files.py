@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from scx_core._byte_sizes import parse_bytes
 from scx_core._codecs import Codec
 from scx_core._output_paths import check_output
+from scx_core._paths import local_path
 from scx_core.writing import SHARD_SIZE, Progress, write_experiment
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def from_10x(
     """
     from scx_core.sources.tenx import tenx_content
 
-    if Path(path).is_dir():
+    if Path(local_path(path)).is_dir():
         if genome is not None:
             raise ValueError(f"genome={genome!r}: a folder such as {path} does not say genomes")
         from_mtx(
@@ -323,13 +324,16 @@ def _plan(
     """Check what can be checked before the source is looked at, and share out the budget."""
     from scx_core.sources.h5_matrices import ReadingMeans
 
-    source, target = Path(path), Path(out)
+    source = Path(local_path(path))
+    target = Path(local_path(out, "out", writing=True))
     budget = parse_bytes(memory_budget, "memory_budget")
     # a folder of Matrix Market files may hold the output as well
     check_output(target, *(source.iterdir() if source.is_dir() else [source]), suffix=".scx")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: pass overwrite=True to replace it")
-    folder = target.parent if temporary_folder is None else Path(temporary_folder)
+    folder = target.parent
+    if temporary_folder is not None:
+        folder = Path(local_path(temporary_folder, "temporary_folder", writing=True))
     if not folder.is_dir():
         what = "write to" if temporary_folder is None else "hold temporary files"
         raise FileNotFoundError(f"there is no folder {folder} to {what}")

@@ -10,6 +10,8 @@ from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from scx_core._paths import local_path
+
 KNOWN_SUFFIXES = (
     ".scx",
     ".h5ad",
@@ -71,9 +73,9 @@ def refuse_inputs(out: str | os.PathLike[str], *inputs: Any) -> None:
     Raises
     ------
     ValueError
-        The message names both.
+        The message names both; or `out` is an address, such as s3://bucket/file.
     """
-    target = Path(os.path.realpath(out))
+    target = Path(os.path.realpath(local_path(out, writing=True)))
     own, above = _identity(target), {_identity(folder) for folder in target.parents}
     known = cache(_identity)
     for file in files_behind(*inputs):

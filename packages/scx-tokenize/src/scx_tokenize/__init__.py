@@ -10,8 +10,7 @@ rank tokens divide by.
 
 from __future__ import annotations
 
-import importlib
-
+from scx_core._names import lazy_name, public_names
 from scx_core._version import require_version
 
 from ._version import __version__
@@ -71,14 +70,11 @@ _MODULES = {
     "transform_values": "_values",
 }
 
+if not TYPE_CHECKING:  # type checkers know the names from above, and so tell others from them
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"scx_tokenize {__version__} has no {name!r}", name=name)
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        return lazy_name(globals(), _MODULES, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return public_names(globals())

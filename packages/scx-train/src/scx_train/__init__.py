@@ -1,5 +1,6 @@
 """Training batches out of .scx files."""
 
+from scx_core._names import no_such_name, public_names
 from scx_core._version import require_version
 from scx_train._version import __version__
 
@@ -51,3 +52,15 @@ __all__ = [
     "paired_plans",
     "split",
 ]
+
+# what needs other packages is imported by who has them
+_SUBMODULES = ("lightning", "torch")
+TYPE_CHECKING = False
+if not TYPE_CHECKING:  # so that type checkers tell names that there are from others
+
+    def __getattr__(name: str) -> object:
+        raise no_such_name(globals(), name, _SUBMODULES)
+
+
+def __dir__() -> list[str]:
+    return public_names(globals(), _SUBMODULES)

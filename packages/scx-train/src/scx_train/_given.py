@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._paths import input_paths, refuse_repeats
+from scx_core._paths import input_paths, local_path, refuse_repeats
 from scx_train._arguments import flag
 
 
@@ -23,13 +23,10 @@ def one_path(value: Any, argument: str = "path") -> str:
     ------
     TypeError
         It is something else, also bytes.
+    ValueError
+        It is an address.
     """
-    if isinstance(value, str | os.PathLike):
-        path = os.fspath(value)
-        if isinstance(path, str):
-            return absolute(path)
-    several = ", one file" if isinstance(value, Iterable) and not isinstance(value, bytes) else ""
-    raise TypeError(f"{argument} must be a str or os.PathLike{several}, not {type(value).__name__}")
+    return absolute(local_path(value, argument))
 
 
 def absolute(path: str) -> str:
@@ -37,7 +34,6 @@ def absolute(path: str) -> str:
 
     The working directory may be another one then. Links stay what they are, and so does "".
     """
-    path = str(path)  # numpy has a str of its own, which shows its type
     return os.path.join(os.getcwd(), path) if path and not os.path.isabs(path) else path
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cellucid_prepare.inputs.components import OfData
 from scx_core._commands import UsageError
+from scx_core._paths import local_path
 
 # numbers whose first zeros count, and whole ones that lose digits as float64
 LABEL = r"\s*[+-]?0\d"
@@ -66,7 +68,7 @@ def names(given: Sequence[str] | None) -> list[str] | None:
     result: list[str] = []
     for item in given:
         if item.startswith("@"):
-            lines = Path(item[1:]).read_text(encoding="utf-8").splitlines()
+            lines = Path(local_path(item[1:])).read_text(encoding="utf-8").splitlines()
             result += [line for line in lines if line]
         else:
             result.append(item)
@@ -81,7 +83,7 @@ def array(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix not in (".npy", ".npz"):
         raise UsageError(f"{path}: arrays are read from .npy (numpy.save) or .npz (scipy)")
-    if not path.is_file():
+    if not os.path.isfile(local_path(path)):
         raise FileNotFoundError(f"there is no file {path}")
     try:
         return sp.load_npz(path) if suffix == ".npz" else np.load(path, mmap_mode="r")
@@ -99,7 +101,7 @@ def table(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".tsv", ".parquet"):
         raise UsageError(f"{path}: tables are read from .csv, .tsv or .parquet")
-    if not path.is_file():
+    if not os.path.isfile(local_path(path)):
         raise FileNotFoundError(f"there is no file {path}")
     separator = "\t" if suffix == ".tsv" else ","
 

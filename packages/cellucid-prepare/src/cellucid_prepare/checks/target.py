@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.containers.placing import NAME_BYTES_MAX, moved_aside
 from scx_core._output_paths import refuse_inputs
+from scx_core._paths import is_address
 
 Format: TypeAlias = Literal["h5ad", "zarr", "zarr.zip", "h5mu"]
 FORMATS: dict[str, str] = {
@@ -163,11 +163,6 @@ def _check_existing(path: Path, format: str, faults: Faults, *, overwrite: bool)
             )
     elif not path.is_file():
         faults.add(where, f"{path} is there and is no file", "remove it yourself if it may go")
-
-
-def is_address(text: str) -> bool:
-    """Whether `text` is a URL, such as https://... or s3://..., and no path."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 
 def is_zarr_store(path: Path) -> bool:

@@ -20,7 +20,7 @@ from cellucid_prepare.inputs.from_mudata import (
     mudata_components,
 )
 from cellucid_prepare.inputs.from_scx import experiment_part, experiment_parts
-from cellucid_prepare.inputs.open_files import local_path, opened_file
+from cellucid_prepare.inputs.open_files import input_path, opened_file
 from cellucid_prepare.inputs.parts import Multimodal, Part
 
 BY_HAND = ("obs", "var", "X", "graph", "embeddings", "vector_fields")
@@ -136,7 +136,7 @@ def _opened(data: Any, faults: Faults) -> Iterator[Any]:
     import scx_core
 
     if isinstance(data, str | os.PathLike):
-        with opened_file(local_path(data), faults) as content:
+        with opened_file(input_path(data), faults) as content:
             yield content
     elif isinstance(data, scx_core.Experiment):
         yield experiment_parts(data) if data.is_multimodal else experiment_part(data)

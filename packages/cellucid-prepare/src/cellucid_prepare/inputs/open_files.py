@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cellucid_prepare._faults import Faults
-from cellucid_prepare.checks.target import is_address
 from cellucid_prepare.ready.tree import place
 from scx_core.sources.frames_with_bad_codes import noted_codes
+from scx_core._paths import local_path
 
 TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
 
@@ -28,16 +28,14 @@ MENDS = {
 }
 
 
-def local_path(given: str | os.PathLike[str]) -> Path:
+def input_path(given: str | os.PathLike[str]) -> Path:
     """`given` as a path of this machine.
 
     Raises ValueError where it is empty or an address of the web.
     """
-    text = os.fsdecode(given)
+    text = local_path(given)
     if not text:
         raise ValueError("the path of the file is empty")
-    if is_address(text):
-        raise ValueError(f"{text} is an address: download it, and give the path of the file")
     return Path(text).expanduser()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from scx_core._codecs import Codec
+from scx_core._paths import local_path
 from scx_core._value_types import stored_dtype, value_type
 from scx_core._version import __version__
 from scx_core.native.container import FileWriter
@@ -100,7 +101,7 @@ def write_experiment(
     """
     check_options(codec=codec, shard_size=shard_size, threads=threads, block_bytes=block_bytes)
     check_content(content)
-    if not overwrite and os.path.exists(path):
+    if os.path.exists(local_path(path, writing=True)) and not overwrite:
         raise FileExistsError(f"{os.fspath(path)} exists: pass overwrite=True to replace it")
     tables = table_sections(content, strict_uns=strict_uns, version=__version__)
     plans = plan_matrices(content)

@@ -15,7 +15,7 @@ import torch
 
 from scx_core.native.pipeline import BATCHES_MAX
 from scx_train import _arguments as arguments
-from scx_train._given import absolute, kept
+from scx_train._given import kept, one_path
 from scx_train._process import usable_cpus
 from scx_train._warn import told_before
 from scx_train.cell_sets.dataset import SparseCellSetDataset
@@ -238,7 +238,7 @@ def _absolute(value: Any) -> Any:
     """A path, or a list of them, from the root on; anything else as it is."""
     if isinstance(value, list | tuple):
         return [_absolute(entry) for entry in value]
-    return absolute(os.fspath(value)) if isinstance(value, str | os.PathLike) else value
+    return one_path(value) if isinstance(value, str | os.PathLike) else value
 
 
 _WHAT_IS_NEEDED = (
