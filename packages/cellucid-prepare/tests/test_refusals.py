@@ -58,7 +58,10 @@ def test_names_that_collide() -> None:
         ),
         ("velocity.*3 columns.*2", {"vector_fields": {"velocity": {"X_umap": coordinates(3)}}}),
         ("velocity.*NaN", {"vector_fields": {"velocity": {"X_umap": np.full((6, 2), np.nan)}}}),
-        ("X: .*4 NaN", {"gene_expression": sp.csr_matrix(np.array(WITH_NAN) @ np.ones((2, 4)))}),
+        (
+            "X: .*4 NaN are not, the first in row 0, gene 'g0'",
+            {"gene_expression": sp.csr_matrix(np.array(WITH_NAN) @ np.ones((2, 4)))},
+        ),
         (
             "obsp.*symmetric.*2 cells",
             {"connectivities": sp.triu(graph())},

@@ -145,8 +145,8 @@ def prepare(
     force
         The published name of `overwrite`; either may be given.
     progress
-        None for a bar where stderr is a terminal, True or False for one or none, or a function that
-        is called with the parts done and the parts in all.
+        None for a bar on a terminal or in a notebook, True or False for one or none, or a function
+        that is called with the parts done and the parts in all.
     threads
         How many threads decode, check and compress; None for one for each CPU. The bytes do not
         depend on it.

@@ -137,7 +137,9 @@ def _with_matrix(source: Any, genes: Genes | None, faults: Faults, where: str) -
         check_expression(Expression(source, source.shape[1]), where, faults)
         return GeneParts([], {}, None)
     columns = check_columns(genes.frame, "var", faults)
-    matrix = check_expression(Expression(source, len(genes.names), genes.places), where, faults)
+    matrix = check_expression(
+        Expression(source, len(genes.names), genes.places), where, faults, genes.names
+    )
     return GeneParts(genes.names, columns, matrix)
 
 

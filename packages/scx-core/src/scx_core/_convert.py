@@ -54,8 +54,8 @@ def from_anndata(
     strict_uns
         Raise for entries of uns that cannot be stored, instead of a warning.
     progress
-        None shows a bar on a terminal, True always, False never; a callable gets the rows done and
-        the rows in all, counted over every matrix.
+        None shows a bar on a terminal or in a notebook, True always, False never; a callable
+        gets the rows done and the rows in all, counted over every matrix.
     threads
         How many threads encode; 0 for as many as the machine has.
     block_bytes

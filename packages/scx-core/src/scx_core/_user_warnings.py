@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from pathlib import Path
+
+# What stands between a user's line and the one that warns: our packages, and the standard
+# library's modules that call what they are given.
+SKIPPED = {
+    *("scx_core", "scx_train", "scx_tokenize", "cellucid_prepare", "pyscx"),
+    *("contextlib", "functools", "threading", "concurrent"),
+}
 
 
 class ScxWarning(UserWarning):
     """Something about the data that was written, or read, that its owner should know."""
 
 
-def warn_user(message: str) -> None:
-    """Issue an `ScxWarning` that names the nearest line outside this package.
+def warn_user(message: str, category: type[UserWarning] = ScxWarning) -> None:
+    """Warn of something, at the nearest line that is not one of our packages.
 
-    Conversions begin in several public functions, at different depths.
+    Work begins in several public functions, at different depths.
     """
-    # a cached property calls through functools
-    passed = (str(Path(__file__).parent), functools.__file__)
     level = 1
     frame = sys._getframe(0)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(passed):
+    while frame.f_back is not None and _is_skipped(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, ScxWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_skipped(module: str) -> bool:
+    return module.partition(".")[0] in SKIPPED

@@ -299,7 +299,13 @@ def test_warnings_are_one_line_each(tmp_path: Path) -> None:
     adata.write_h5ad(tmp_path / "a.h5ad")
     result = run("convert", tmp_path / "a.h5ad", tmp_path / "a.scx")
     assert result.returncode == 0
-    assert result.stderr == "scx: warning: NaN or infinite values were kept as they are, in X (1)\n"
+    coordinates = adata.X.tocoo()
+    cell = adata.obs_names[coordinates.row[3]]
+    gene = adata.var_names[coordinates.col[3]]
+    assert result.stderr == (
+        "scx: warning: NaN or infinite values were kept as they are, in X "
+        f"(1, the first in cell {cell!r}, gene {gene!r})\n"
+    )
 
 
 def test_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,8 +77,8 @@ class Conversions:
         memory_budget
             About how much memory the matrices may take: bytes, or a text such as "512MiB".
         progress
-            None shows a bar on a terminal, True always, False never; or a callable, see
-            `from_anndata`.
+            None shows a bar on a terminal or in a notebook, True always, False never; or a
+            callable, see `from_anndata`.
 
         Raises
         ------

@@ -36,10 +36,13 @@ class Unstorable(Exception):
 
 
 class Encoder:
-    """Turns one uns into JSON and gathers what has to stay out of it in `problems`."""
+    """Turns one uns into JSON and gathers what has to stay out of it.
+
+    `problems` are pairs: what cannot be stored and why, and what has to be left out for it.
+    """
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self.problems: list[tuple[str, str]] = []
         self._open: list[int] = []  # the containers around the current value, by identity
 
     def encode(self, uns: Mapping[Any, Any], where: str) -> Json:
@@ -54,14 +57,15 @@ class Encoder:
             item_path = f"{path}[{key!r}]"
             if not isinstance(key, str):
                 kind = type(key).__name__
-                self.problems.append(f"{item_path} has a key of type {kind}; keys must be text")
+                reason = f"{item_path} has a key of type {kind}; keys must be text"
+                self.problems.append((reason, "the entry"))
                 continue
             with_tag |= key in (TAG, PUBLISHED_TAG)
             try:
                 entries[str.__str__(key)] = self.value(item, item_path)
             except Unstorable as problem:
-                where = "" if problem.path == item_path else f"; {item_path} is left out"
-                self.problems.append(f"{problem.path} {problem.reason}{where}")
+                what = "the entry" if problem.path == item_path else item_path
+                self.problems.append((f"{problem.path} {problem.reason}", what))
         if with_tag:
             return {TAG: "dict", "items": [[key, entry] for key, entry in entries.items()]}
         return entries

@@ -27,9 +27,10 @@ value is the kind:
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from typing import Any
+
+from scx_core._user_warnings import warn_user
 
 from ._decoding import decoding
 from ._uns_decode import decode_value
@@ -71,11 +72,11 @@ def encode_uns(uns: Mapping[str, Any], *, strict: bool = False, where: str = "un
     encoder = Encoder()
     content = encoder.encode(uns, where)
     if encoder.problems and strict:
-        shown = "; ".join(encoder.problems[:PROBLEMS_SHOWN])
+        shown = "; ".join(problem for problem, _ in encoder.problems[:PROBLEMS_SHOWN])
         more = len(encoder.problems) - PROBLEMS_SHOWN
         raise ValueError(shown if more <= 0 else f"{shown}; and {more} more")
-    for problem in encoder.problems:
-        warnings.warn(problem, UserWarning, stacklevel=2)
+    for problem, what in encoder.problems:
+        warn_user(f"{problem}; {what} is left out")
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 

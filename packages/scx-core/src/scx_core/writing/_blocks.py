@@ -122,6 +122,19 @@ def rows_of(block: Block, start: int, stop: int) -> Block:
     return CsrBlock(indptr, block.indices[first:last], block.values[first:last])
 
 
+def first_non_finite(block: Block) -> tuple[int, int] | None:
+    """Row and column of the first value of a block that is NaN or infinite."""
+    wrong = np.flatnonzero(~np.isfinite(block.values))
+    if not len(wrong):
+        return None
+    first = int(wrong[0])
+    if isinstance(block, DenseBlock):
+        n_cols = block.values.shape[1]
+        return first // n_cols, first % n_cols
+    row = int(np.searchsorted(block.indptr - block.indptr[0], first, "right")) - 1
+    return row, int(block.indices[first])
+
+
 def with_dtype(block: Block, dtype: np.dtype[Any]) -> Block:
     """The block with its values as `dtype`, which holds each of them exactly."""
     if block.values.dtype == dtype:

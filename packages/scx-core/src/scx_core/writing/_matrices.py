@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,20 @@ from scx_core._section_names import SectionType, layer_shard, raw_shard, x_shard
 from scx_core._value_types import stored_dtype, value_type
 from scx_core.native.container import FileWriter
 from scx_core.sources.base import DenseBlock, ExperimentContent, MatrixSource
-from scx_core.writing._blocks import Block, checked_blocks, cut, spread, with_dtype
+from scx_core.writing._blocks import (
+    Block,
+    checked_blocks,
+    cut,
+    first_non_finite,
+    spread,
+    with_dtype,
+)
 from scx_core.writing._checks import label_of
 from scx_core.writing._read_ahead import OneAhead
 from scx_core.writing._report import Findings, Report
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # a shard's header counts its bytes in 32 bits; a quarter is left for what values cannot be packed
 DENSE_SHARD_BYTES_MAX = 3 * 2**30
@@ -32,6 +43,7 @@ class MatrixPlan:
     modality_id: int
     shard_name: Callable[[int], str]
     rows: npt.NDArray[np.int64] | None
+    genes: pd.Index[Any]
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     modality_id,
                     partial(x_shard, name),
                     rows,
+                    modality.var.index,
                 )
             )
         for key, layer in modality.layers.items():
@@ -72,9 +85,10 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     modality_id,
                     partial(layer_shard, name, key),
                     rows,
+                    modality.var.index,
                 )
             )
-        if modality.raw_X is not None:
+        if modality.raw_X is not None and modality.raw_var is not None:
             plans.append(
                 MatrixPlan(
                     modality.raw_X,
@@ -83,6 +97,7 @@ def plan_matrices(content: ExperimentContent) -> list[MatrixPlan]:
                     modality_id,
                     partial(raw_shard, name),
                     rows,
+                    modality.raw_var.index,
                 )
             )
     return plans
@@ -149,11 +164,21 @@ def _encode_job(
                 n_cols=plan.source.shape[1],
                 threads=settings.threads,
             )
-        _append(file, with_dtype(block, dtype), report.of(plan.label))
+        findings = report.of(plan.label)
+        _append(file, with_dtype(block, dtype), findings)
+        if findings.non_finite_values and not findings.first_non_finite:
+            findings.first_non_finite = _named(first_non_finite(block), row, plan, report)
         if row + block.n_rows == shard_stop:
             file.finish_shard()
 
     return encode
+
+
+def _named(place: tuple[int, int] | None, row: int, plan: MatrixPlan, report: Report) -> str:
+    """A place of a block that begins at `row` of the file, by the names of its cell and gene."""
+    if place is None:  # values of one place that were added up became so
+        return ""
+    return f"cell {report.cells[row + place[0]]!r}, gene {plan.genes[place[1]]!r}"
 
 
 def _append(file: FileWriter, block: Block, findings: Findings) -> None:

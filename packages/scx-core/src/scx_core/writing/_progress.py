@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -11,8 +12,8 @@ from scx_core._interrupts import kept_interrupts
 
 ProgressCallback: TypeAlias = Callable[[int, int], object]
 Progress: TypeAlias = bool | ProgressCallback | None
-"""None: a bar where stderr is a terminal. True or False: a bar, or none. A callable: it is called
-with the rows done and the rows in all, counted over every matrix."""
+"""None: a bar on a terminal or in a notebook. True or False: a bar, or none. A callable: it is
+called with the rows done and the rows in all, counted over every matrix."""
 
 
 @contextmanager
@@ -46,11 +47,18 @@ def _shown(progress: Progress, total_rows: int, unit: str) -> Iterator[Callable[
         return
     if progress not in (None, True, False):
         raise TypeError(f"progress={progress!r} must be None, True, False or a function")
-    wanted = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-    if not wanted:
+    if not (_is_seen() if progress is None else progress):
         yield lambda n_rows: None
         return
-    from tqdm import tqdm
-
+    with warnings.catch_warnings():
+        # of notebooks without ipywidgets, where the bar is one of text
+        warnings.filterwarnings("ignore", "IProgress not found")
+        from tqdm.auto import tqdm
     with tqdm(total=total_rows, unit=f" {unit}", unit_scale=True, desc="writing") as bar:
         yield bar.update
+
+
+def _is_seen() -> bool:
+    """Whether somebody looks at a bar: on a terminal, or in a notebook."""
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return on_terminal or "ipykernel.zmqshell" in sys.modules

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from scx_core._user_warnings import ScxWarning, warn_user
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Findings", "Report", "ScxWarning"]
 
@@ -20,6 +24,7 @@ class Findings:
     duplicate_entries: int = 0
     explicit_zeros: int = 0
     non_finite_values: int = 0
+    first_non_finite: str = ""
 
     def mended(self) -> list[str]:
         """What was changed to make rows canonical, in words."""
@@ -36,8 +41,12 @@ class Findings:
 
 @dataclass
 class Report:
-    """The findings of all matrices, by the name a user would give each."""
+    """The findings of all matrices, by the name a user would give each.
 
+    `cells` are the names of the file's rows.
+    """
+
+    cells: pd.Index[Any]
     matrices: dict[str, Findings] = field(default_factory=dict)
 
     def of(self, label: str) -> Findings:
@@ -50,7 +59,8 @@ class Report:
         Rows that were only out of order hold the same values as before: they are logged.
         """
         non_finite = [
-            f"{label} ({findings.non_finite_values})"
+            f"{label} ({findings.non_finite_values}"
+            f"{findings.first_non_finite and ', the first in ' + findings.first_non_finite})"
             for label, findings in self.matrices.items()
             if findings.non_finite_values
         ]

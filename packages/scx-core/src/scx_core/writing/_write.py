@@ -77,8 +77,8 @@ def write_experiment(
     strict_uns
         Raise for entries of uns that cannot be stored; by default a warning names them.
     progress
-        None shows a bar where stderr is a terminal, True always, False never. A callable is called
-        with the rows done and the rows in all, counted over every matrix.
+        None shows a bar on a terminal or in a notebook, True always, False never. A callable
+        is called with the rows done and the rows in all, counted over every matrix.
     threads
         How many threads encode; 0 for as many as the machine has.
     block_bytes
@@ -112,7 +112,7 @@ def write_experiment(
         threads=int(threads),
         block_bytes=int(block_bytes),
     )
-    report = Report()
+    report = Report(content.obs.index)
     with (
         FileWriter(
             path,

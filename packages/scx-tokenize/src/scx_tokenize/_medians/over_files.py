@@ -95,7 +95,7 @@ def medians(
     overwrite
         Replace `out` if it exists, default False.
     progress
-        None: a bar where stderr is a terminal. True or False: a bar, or none. A callable: it is
+        None: a bar on a terminal or in a notebook. True or False: a bar, or none. A callable: it is
         called with the cells done and the cells in all, counted over every pass.
 
     Returns

@@ -157,8 +157,8 @@ def run(
     hf
         Also write `out/hf`, a folder for `datasets.load_from_disk`; needs the package datasets.
     progress
-        None: a bar where stderr is a terminal. True or False: a bar, or none. A function is called
-        with the cells done and the cells in all.
+        None: a bar on a terminal or in a notebook. True or False: a bar, or none. A function is
+        called with the cells done and the cells in all.
 
     Returns
     -------
