@@ -101,3 +101,14 @@ def test_where_bars_are_shown(
         with row_progress(progress, 10) as done:
             done(10)
     assert ("100%" in said.getvalue()) is shown
+
+
+def test_messages_of_key_errors_are_plain_text(tmp_path: Path) -> None:
+    scx_core.from_anndata(sample(), tmp_path / "a.scx")
+    with scx_core.open(tmp_path / "a.scx") as cells:
+        with pytest.raises(KeyError) as told:
+            cells.layers['of "counts"']
+        assert str(told.value) == """layers has no 'of "counts"'; there are []"""
+        with pytest.raises(KeyError) as told:
+            cells.X[:, "it's"]
+        assert str(told.value) == """there is no gene "it's\""""

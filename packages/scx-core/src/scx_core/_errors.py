@@ -92,6 +92,13 @@ EXISTS = 13
 BUSY = 14
 
 
+class NameNotFoundError(KeyError):
+    """There is nothing of a name: a KeyError whose message is text, without quotes around it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class FileBusyError(TimeoutError):
     """Another process changes the file, or has changed it since it was opened."""
 
@@ -104,7 +111,7 @@ _PLAIN: dict[int, type[Exception]] = {
     LIMIT: RuntimeError,
     CLOSED: RuntimeError,
     WRONG_PROCESS: RuntimeError,
-    NOT_FOUND: KeyError,
+    NOT_FOUND: NameNotFoundError,
     TIMEOUT: TimeoutError,
     BUSY: FileBusyError,
 }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -174,7 +176,7 @@ def gene_ids(
         values = var[key].to_numpy(dtype=object)
     else:
         columns = ", ".join(map(str, var.columns)) or "none"
-        raise KeyError(f"{where} has no var column {key!r}; it has {columns}")
+        raise NameNotFoundError(f"{where} has no var column {key!r}; it has {columns}")
     what = "the index of var" if key is None else f"var column {key!r}"
     missing = var.index.isna() if key is None else var[key].isna().to_numpy()
     for value in values[~np.asarray(missing)]:

@@ -85,7 +85,7 @@ def test_rows_of_matrices_are_those_of_obs(marked: Path, expected: anndata.AnnDa
         assert (view[chosen] != matrix[chosen]).nnz == 0
         assert (view[-1] != matrix[90]).nnz == 0
         assert (view[::-3, [4, 1]] != matrix[::-3][:, [4, 1]]).nnz == 0
-        with pytest.raises(IndexError, match="row 91 is out of range for 91 rows"):
+        with pytest.raises(IndexError, match="cell 91 is out of range for 91 cells"):
             view[91]
         np.testing.assert_array_equal(np.asarray(view), matrix.toarray())
     assert (experiment.gather_rows([5]) != expected.X[5]).nnz == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import anndata
 import numpy as np
@@ -86,16 +87,16 @@ def same(found: sp.csr_matrix, wanted: sp.csr_matrix) -> None:
 
 
 ROWS = st.one_of(
-    st.lists(st.integers(-N_OBS, N_OBS - 1), max_size=200),
+    st.lists(st.integers(0, N_OBS - 1), max_size=200),
     st.lists(st.booleans(), min_size=N_OBS, max_size=N_OBS).map(np.array),
     st.slices(N_OBS),
     st.integers(-N_OBS, N_OBS - 1),
 )
 COLUMNS = st.one_of(
-    st.lists(st.integers(-N_VARS, N_VARS - 1), max_size=40),
+    st.lists(st.integers(0, N_VARS - 1), max_size=40),
     st.lists(st.booleans(), min_size=N_VARS, max_size=N_VARS).map(np.array),
     st.slices(N_VARS),
-    st.integers(0, N_VARS - 1),
+    st.integers(-N_VARS, N_VARS - 1),
 )
 MANY = settings(
     max_examples=60,
@@ -123,6 +124,42 @@ def test_rows_and_columns(
             same(view[rows, columns], wanted)
 
 
+@pytest.mark.parametrize("form", [list, np.array, pd.Index, pd.Series, pd.Categorical])
+def test_names(opened: scx_core.Experiment, expected: anndata.AnnData, form: type) -> None:
+    cells, genes = ["c7", "c0", "c102", "c0"], ["g28", "g3", "g3"]
+    wanted = expected[["c7", "c0", "c102", "c0"]]
+    same(opened.X[form(cells)], sp.csr_matrix(wanted.X))
+    same(opened.gather_rows(form(cells)), sp.csr_matrix(wanted.X))
+    same(opened.X[form(cells), form(genes)], sp.csr_matrix(wanted[:, genes].X))
+    same(opened.layers["csc"][:, form(genes)], as_csr(expected[:, genes].layers["csc"]))
+    same(opened.raw.X[form(cells), form(["r30"])], sp.csr_matrix(wanted.raw[:, ["r30"]].X))
+    same(opened.X[:, "g4"], sp.csr_matrix(expected[:, ["g4"]].X))
+    same(opened.X[-1, -2], sp.csr_matrix(expected.X[[-1]][:, [-2]]))
+
+
+@pytest.mark.filterwarnings("ignore:Variable names are not unique")
+def test_a_name_that_is_there_twice(tmp_path: Path) -> None:
+    var = pd.DataFrame(index=["A", "B", "A", "C"])
+    made = anndata.AnnData(np.arange(4, dtype=np.float32)[None, :], var=var)
+    scx_core.from_anndata(made, tmp_path / "x.scx")
+    with scx_core.open(tmp_path / "x.scx") as cells:
+        assert cells.X[:, ["C", "B"]].toarray().tolist() == [[3, 1]]
+        with pytest.raises(ValueError, match=r"gene 'A' is there 2 times, at 0, 2: select it by n"):
+            cells.X[:, ["B", "A"]]
+
+
+def test_names_of_the_cells_that_are_left(tmp_path: Path) -> None:
+    made = anndata.AnnData(np.arange(4, dtype=np.float32)[:, None])
+    scx_core.from_anndata(made, tmp_path / "x.scx")
+    scx_core.mark_deleted(tmp_path / "x.scx", [1])
+    with scx_core.open(tmp_path / "x.scx") as cells:
+        assert cells.X[["3", "2"]].toarray().tolist() == [[3], [2]]
+        with pytest.raises(KeyError, match="there is no cell '1'"):
+            cells.X["1"]
+    with scx_core.open(tmp_path / "x.scx", include_deleted=True) as cells:
+        assert cells.X["1"].toarray().tolist() == [[1]]
+
+
 def test_columns_of_many_rows_are_picked_in_steps(
     opened: scx_core.Experiment, expected: anndata.AnnData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,14 +171,16 @@ def test_columns_of_many_rows_are_picked_in_steps(
 @pytest.mark.parametrize(
     ("rows", "error", "match"),
     [
-        (N_OBS, IndexError, "row 103 is out of range for 103 rows"),
-        ([0, -N_OBS - 1], IndexError, "row -104 is out of range"),
-        (np.array([2**63], dtype=np.uint64), IndexError, "row 9223372036854775808"),
+        (N_OBS, IndexError, "cell 103 is out of range for 103 cells"),
+        ([0, -N_OBS - 1], IndexError, "cell -104 is out of range"),
+        (np.array([2**63], dtype=np.uint64), IndexError, "cell 9223372036854775808"),
         (np.ones(5, dtype=bool), IndexError, r"mask must have shape \(103,\)"),
         ([1.0], TypeError, "list of float64"),
-        (["c1"], TypeError, r"by list of names: .* `obs\.index\.get_indexer"),
-        ("c1", TypeError, r"by str 'c1': .* `obs\.index\.get_indexer"),
-        (np.array(["c1", 2], dtype=object), TypeError, "ndarray of names: "),
+        ([0, -1], IndexError, "cell -1: a negative number in an array .* what get_indexer gives"),
+        (["c1", "c 5"], KeyError, r"^there is no cell 'c 5'; did you mean 'c5'"),
+        (["zz", "c5", "yy"], KeyError, r"^there is no cell 'zz'; 2 of 3 names are missing$"),
+        ("C5", KeyError, r"^there is no cell 'C5'; did you mean 'c5'"),
+        (np.array(["c1", 2], dtype=object), TypeError, "ndarray of object$"),
         (None, TypeError, "boolean mask, not by NoneType$"),
         (..., TypeError, "boolean mask, not by ellipsis$"),
         ([[1, 2]], IndexError, "one axis"),
@@ -169,10 +208,12 @@ def test_numpy_takes_a_matrix_whole(opened: scx_core.Experiment, expected: annda
 
 
 def test_what_is_no_column(opened: scx_core.Experiment) -> None:
-    with pytest.raises(IndexError, match="column 29 is out of range for 29 columns"):
+    with pytest.raises(IndexError, match="gene 29 is out of range for 29 genes"):
         opened.X[0, 29]
-    with pytest.raises(TypeError, match=r"columns are .* `var\.index\.get_indexer"):
-        opened.X[0, ["g1"]]
+    with pytest.raises(KeyError, match=r"^there is no gene 'G_1'; did you mean 'g1'"):
+        opened.X[0, ["g2", "G_1"]]
+    with pytest.raises(IndexError, match=r"gene -1: .* select by the names themselves"):
+        opened.X[:, opened.var.index.get_indexer(["g1", "unknown"])]
     with pytest.raises(IndexError, match="two axes"):
         opened.X[0, 0, 0]
 

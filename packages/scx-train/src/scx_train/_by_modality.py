@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+from scx_core._errors import NameNotFoundError
+
 T = TypeVar("T")
 
 
@@ -37,7 +39,7 @@ class ByModality(Generic[T]):
         """KeyError for an entry of a modality that is not read."""
         for name in self._named:
             if name not in modalities:
-                raise KeyError(
+                raise NameNotFoundError(
                     f"{self._argument} has an entry for {name!r}, but the modalities are "
                     f"{', '.join(modalities)}"
                 )

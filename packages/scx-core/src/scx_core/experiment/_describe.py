@@ -21,11 +21,11 @@ NAMES_SHOWN = 30
 def describe(experiment: Experiment) -> str:
     """What an Experiment shows of itself: like AnnData, a line for each part that has entries."""
     if experiment.closed:
-        return f"Experiment at {experiment.path!r} (closed)"
+        return f"Experiment at '{experiment.path}' (closed)"
     head = f"Experiment with n_obs x n_vars = {experiment.n_obs} x {experiment.n_vars}"
     n_hidden = experiment.n_obs_physical - experiment.n_obs
     hidden = f" without {n_hidden} deleted rows" if n_hidden else ""
-    lines = [f"{head}{hidden} at {experiment.path!r}"]
+    lines = [f"{head}{hidden} at '{experiment.path}'"]
     lines += _part("obs", experiment.obs_keys())
     if not experiment.is_multimodal:
         return "\n".join(lines + _modality_lines(experiment.parts()[0]))

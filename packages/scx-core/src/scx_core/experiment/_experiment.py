@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._closing import Closing
+from scx_core._errors import NameNotFoundError
 from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
@@ -289,7 +290,7 @@ class Experiment(Conversions, Closing):
     def gather_rows(self, rows: Any, *, threads: int = 0) -> sp.csr_matrix:
         """Rows of X as a scipy CSR matrix, in the order asked for, repeats included.
 
-        `rows` are whole numbers (negative ones count from the end), a slice or a boolean mask.
+        `rows` are whole numbers from 0 or names of cells, a slice or a boolean mask.
         """
         if self.X is None:
             raise ValueError(f"{self.path} has no X; its layers are {list(self.layers)}")
@@ -337,9 +338,13 @@ class Experiment(Conversions, Closing):
     def modality(self, name: str) -> Modality:
         """One modality of a multimodal file; KeyError when there is none of that name."""
         if not self.is_multimodal:
-            raise KeyError(f"{self.path} has a single modality without a name, not {name!r}")
+            raise NameNotFoundError(
+                f"{self.path} has a single modality without a name, not {name!r}"
+            )
         if name not in self._all_modalities:
-            raise KeyError(f"{self.path} has no modality {name!r}; it has {self.modality_names}")
+            raise NameNotFoundError(
+                f"{self.path} has no modality {name!r}; it has {self.modality_names}"
+            )
         return self._all_modalities[name]
 
     def __getitem__(self, name: str) -> Modality:
@@ -374,6 +379,7 @@ class Experiment(Conversions, Closing):
                 modality_id=modality_id,
                 shown=self._shown,
                 n_vars=n_vars,
+                cell_names=self.shared.obs_names,
             )
             for name, modality_id, n_vars in modalities or [("", 0, self.n_vars)]
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from scx_core._errors import NameNotFoundError
 from scx_core.experiment._read_only import handed_out, locked
 
 Value = TypeVar("Value")
@@ -23,7 +24,7 @@ class LazyMapping(Mapping[str, Value], Generic[Value]):
 
     def __getitem__(self, key: str) -> Value:
         if key not in self._loaders:
-            raise KeyError(f"{self._what} has no {key!r}; there are {list(self._loaders)}")
+            raise NameNotFoundError(f"{self._what} has no {key!r}; there are {list(self._loaders)}")
         if key not in self._values:
             self._values[key] = locked(self._loaders[key]())
         return handed_out(self._values[key])

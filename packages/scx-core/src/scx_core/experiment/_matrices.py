@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from scx_core._section_names import SectionType, layer_of
 from scx_core._value_types import stored_dtype
+from scx_core.experiment._indexing import Axis
 from scx_core.experiment._matrix_view import Address, MatrixView, ViewRows
 from scx_core.experiment._provenance import HeldAs
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import Rows
 from scx_core.native.matrix import Matrix
+
+Names = Callable[[], npt.NDArray[np.object_]]
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -29,10 +33,13 @@ def open_matrix(
     shape: tuple[int, int],
     selection: Rows | None,
     address: Address,
+    cell_names: Names,
+    gene_names: Names,
 ) -> MatrixView:
     """The view of a matrix. `described` is what the provenance remembers of it, or None.
 
-    `shape` is that in the file, `selection` the rows that the view has, None for all.
+    `shape` is that in the file, `selection` the rows that the view has, None for all; `cell_names`
+    and `gene_names` give the names of the view's axes.
 
     A matrix of a file without rows has no shards: it is known from the provenance alone.
     """
@@ -61,11 +68,13 @@ def open_matrix(
     if stored is None:
         stored = stored_dtype(held.dtype)
         assert stored is not None  # HeldAs.parse refuses others
+    rows = ViewRows(shape[0], selection)
     return MatrixView(
         file,
         matrix,
-        n_cols=shape[1],
-        rows=ViewRows(shape[0], selection),
+        rows=rows,
+        cells=Axis("cell", len(rows), cell_names),
+        genes=Axis("gene", shape[1], gene_names),
         stored_dtype=stored,
         held=held,
         address=address,

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._codecs import codec_name
-from scx_core.experiment._indexing import Positions, positions
+from scx_core._errors import NameNotFoundError
+from scx_core.experiment._indexing import Axis, Positions
 from scx_core.experiment._memory import (
     GatheredRows,
     as_csr_matrix,
@@ -93,7 +94,7 @@ def open_view(
     if address.kind == "raw":
         view = None if holder.raw is None else holder.raw.X
     if view is None:
-        raise KeyError(f"{path} has no {address.label}")
+        raise NameNotFoundError(f"{path} has no {address.label}")
     return view
 
 
@@ -101,7 +102,9 @@ class MatrixView:
     """Rows of a matrix, decoded from the file as they are asked for.
 
     `view[rows]` and `view[rows, columns]` give scipy CSR matrices in the order asked for; rows and
-    columns are whole numbers, slices, boolean masks or sequences of numbers, with repeats.
+    columns are names of cells and genes, whole numbers from 0, boolean masks, sequences of names or
+    numbers (with repeats), and slices. A single number and a slice may count from the end; in a
+    sequence a negative number is refused, because it stands for a name that was not found.
     `to_memory()` gives the whole matrix in the form that was written. Calls from several threads
     at once are fine.
 
@@ -113,8 +116,9 @@ class MatrixView:
         file: FileReader,
         matrix: Matrix | None,
         *,
-        n_cols: int,
         rows: ViewRows,
+        cells: Axis,
+        genes: Axis,
         stored_dtype: np.dtype[Any],
         held: HeldAs,
         address: Address,
@@ -122,7 +126,9 @@ class MatrixView:
         self._file = file
         self._opened = matrix
         self._rows = rows
-        self._shape = len(rows), n_cols
+        self._cells = cells
+        self._genes = genes
+        self._shape = cells.length, genes.length
         self._stored_dtype = stored_dtype
         self._held = held
         self._address = address
@@ -186,8 +192,8 @@ class MatrixView:
             return self.gather_rows(index)
         if len(index) != 2:
             raise IndexError(f"a matrix has two axes, not {len(index)}")
-        rows = positions(index[0], self._shape[0], "row")
-        columns = positions(index[1], self._shape[1], "column")
+        rows = self._cells.positions(index[0])
+        columns = self._genes.positions(index[1])
         if (
             isinstance(index[1], slice)
             and len(columns) == self._shape[1]
@@ -206,8 +212,7 @@ class MatrixView:
         Parameters
         ----------
         rows
-            Whole numbers in any order (negative ones count from the end), a slice or a boolean
-            mask.
+            Whole numbers from 0 or names of cells, in any order; a slice or a boolean mask.
         threads
             How many threads decode; 0 for as many as the machine has.
 
@@ -216,7 +221,7 @@ class MatrixView:
         A matrix of `len(rows)` x `n_vars` with ascending columns in each row. Its values have
         `dtype`, except that float16, which scipy has no sparse matrix of, becomes float32.
         """
-        return self._csr(positions(rows, self._shape[0], "row"), threads=threads)
+        return self._csr(self._cells.positions(rows), threads=threads)
 
     def gather(self, rows: Positions, *, threads: int = 0) -> GatheredRows:
         """Like `gather_rows` for positions that are in range, as plain arrays in `dtype`."""
@@ -264,8 +269,9 @@ class MatrixView:
         return MatrixView(
             self._file,
             self._opened,
-            n_cols=self._shape[1],
             rows=ViewRows(self._rows.n_physical, self._rows.in_file(rows)),
+            cells=self._cells.taking(rows),
+            genes=self._genes,
             stored_dtype=self._stored_dtype,
             held=self._held,
             address=self._address,

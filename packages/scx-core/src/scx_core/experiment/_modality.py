@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scx_core._section_names import SectionType
 from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
-from scx_core.experiment._matrices import layer_names, open_matrix
+from scx_core.experiment._matrices import Names, layer_names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
@@ -44,11 +44,13 @@ class Modality:
         modality_id: int,
         shown: ShownRows,
         n_vars: int,
+        cell_names: Names,
     ) -> None:
         self._sections = sections
         self._provenance = provenance
         self._shown = shown
         self._n_vars = n_vars
+        self._cell_names = cell_names
         self.name = name
         self.modality_id = modality_id
 
@@ -124,10 +126,7 @@ class Modality:
 
     def load_var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, which are not kept here."""
-        buffer, name = self._var_bytes()
-        names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
-        self._sections.check_length(name, names, self.n_vars)
-        return names
+        return _var_names(self._sections, self.modality_id, self.n_vars)
 
     @kept
     def X(self) -> MatrixView | Any:  # as that of the experiment
@@ -195,6 +194,7 @@ class Modality:
             modality_id=self.modality_id,
             shown=self._shown,
             described=self._described.get("raw"),
+            cell_names=self._cell_names,
         )
 
     def load_obs(self) -> pd.DataFrame | None:
@@ -246,6 +246,9 @@ class Modality:
             shape=(self._shown.n_physical, self.n_vars),
             selection=self._shown.selection,
             address=address,
+            cell_names=self._cell_names,
+            # not a method: a view that holds what holds it keeps its file open for long
+            gene_names=partial(_var_names, self._sections, self.modality_id, self.n_vars),
         )
 
     @kept
@@ -253,10 +256,7 @@ class Modality:
         return self._provenance.matrices(self.name)
 
     def _var_bytes(self) -> tuple[Any, str]:
-        table = self._sections.table(SectionType.VAR, SectionType.VAR_ROW_SHARD, self.modality_id)
-        if table is None:
-            raise self._sections.damage("var", "the section is missing")
-        return table
+        return _var_bytes(self._sections, self.modality_id)
 
     def _positions(self, kind: SectionType, length: int) -> npt.NDArray[np.int64] | None:
         table = self._sections.table(kind, None, self.modality_id)
@@ -275,3 +275,17 @@ class Modality:
             raise self._sections.damage(name, f"it must hold distinct numbers below {length}")
         result: npt.NDArray[np.int64] = positions
         return result
+
+
+def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
+    table = sections.table(SectionType.VAR, SectionType.VAR_ROW_SHARD, modality_id)
+    if table is None:
+        raise sections.damage("var", "the section is missing")
+    return table
+
+
+def _var_names(sections: Sections, modality_id: int, n_vars: int) -> npt.NDArray[np.object_]:
+    buffer, name = _var_bytes(sections, modality_id)
+    names = sections.decoded(name, lambda: read_index(buffer, where=name))
+    sections.check_length(name, names, n_vars)
+    return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scx_core._section_names import SectionType
 from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
-from scx_core.experiment._matrices import open_matrix
+from scx_core.experiment._matrices import Names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
@@ -33,12 +34,14 @@ class RawView:
         modality_id: int,
         shown: ShownRows,
         described: Any,
+        cell_names: Names,
     ) -> None:
         self._sections = sections
         self._name = name
         self._modality_id = modality_id
         self._shown = shown
         self._described = described
+        self._cell_names = cell_names
 
     @kept
     def n_vars(self) -> int:
@@ -66,8 +69,7 @@ class RawView:
 
     def load_var_names(self) -> npt.NDArray[np.object_]:
         """Names of the genes, which are not kept here."""
-        buffer, name = self._var_bytes()
-        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        return _var_names(self._sections, self._modality_id)
 
     @kept
     def X(self) -> MatrixView:
@@ -81,6 +83,8 @@ class RawView:
             shape=(self._shown.n_physical, self.n_vars),
             selection=self._shown.selection,
             address=Address("raw", self._name),
+            cell_names=self._cell_names,
+            gene_names=partial(_var_names, self._sections, self._modality_id),
         )
 
     @kept
@@ -104,7 +108,16 @@ class RawView:
         return f"raw: {n_obs} x {n_vars}"
 
     def _var_bytes(self) -> tuple[Any, str]:
-        table = self._sections.table(SectionType.RAW_VAR, None, self._modality_id)
-        if table is None:
-            raise self._sections.damage("raw/var", "the section is missing")
-        return table
+        return _var_bytes(self._sections, self._modality_id)
+
+
+def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
+    table = sections.table(SectionType.RAW_VAR, None, modality_id)
+    if table is None:
+        raise sections.damage("raw/var", "the section is missing")
+    return table
+
+
+def _var_names(sections: Sections, modality_id: int) -> npt.NDArray[np.object_]:
+    buffer, name = _var_bytes(sections, modality_id)
+    return sections.decoded(name, lambda: read_index(buffer, where=name))

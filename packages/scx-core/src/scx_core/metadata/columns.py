@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
+
 from ._decoding import decoding, named
 from ._fields import FrameLayout, field_tag
 from ._ipc import read_batch, validated
@@ -84,7 +86,7 @@ def read_column(buffer: Any, name: str, *, where: str = "frame") -> Column:
         position = layout.column(batch.schema, name)
     if position is None:
         there = [batch.schema.names[i] for i in layout.columns]
-        raise KeyError(f"{where} has no column {name!r}; it has {named(there)}")
+        raise NameNotFoundError(f"{where} has no column {name!r}; it has {named(there)}")
     with decoding(f"{where}[{name!r}] cannot be read"):
         field = batch.schema.field(position)
         column = _read(batch.column(position), field_tag(field))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core.sources._memory_matrix import (
     SlicedSource,
     index_width,
@@ -168,7 +169,7 @@ def _chosen_layers(adata: anndata.AnnData, layers: Sequence[str] | None) -> list
     chosen = [layers] if isinstance(layers, str) else list(layers)
     for name in chosen:
         if name not in present:
-            raise KeyError(f"layers: there is no layer {name!r}; there are {present}")
+            raise NameNotFoundError(f"layers: there is no layer {name!r}; there are {present}")
     return [name for name in present if name in chosen]
 
 

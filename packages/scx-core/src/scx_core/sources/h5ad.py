@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from scx_core._errors import NameNotFoundError
 from scx_core._user_warnings import warn_user
 from scx_core.sources.anndata_memory import modality_from_anndata
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
@@ -105,7 +106,7 @@ def _layers(
     chosen = present if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
     for name in chosen:
         if name not in present:
-            raise KeyError(f"layers: there is no layer {name!r}; there are {present}")
+            raise NameNotFoundError(f"layers: there is no layer {name!r}; there are {present}")
     # listed by name, so that a slash in a name is no path
     return {
         name: checked_shape(item, matrix_source(item, means), shape)

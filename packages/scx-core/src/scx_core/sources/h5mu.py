@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.detect import advice, source_kind
 from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
@@ -113,7 +114,7 @@ def _check_layers(groups: dict[str, Group], layers: Sequence[str] | None) -> Non
     there = sorted({layer for group in groups.values() for layer in layer_names(group)})
     for layer in layers or ():
         if layer not in there:
-            raise KeyError(f"layers: no modality has a layer {layer!r}; there are {there}")
+            raise NameNotFoundError(f"layers: no modality has a layer {layer!r}; there are {there}")
 
 
 def _add_matrices(

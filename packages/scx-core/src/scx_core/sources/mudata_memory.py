@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core.sources.anndata_memory import (
     components_in_memory,
     frame_in_memory,
@@ -96,7 +97,9 @@ def _check_layers(mdata: mudata.MuData, layers: Sequence[str] | None) -> None:
     present = sorted({layer for member in mdata.mod.values() for layer in _layers_of(member)})
     for layer in layers or ():
         if layer not in present:
-            raise KeyError(f"layers: no modality has a layer {layer!r}; there are {present}")
+            raise NameNotFoundError(
+                f"layers: no modality has a layer {layer!r}; there are {present}"
+            )
 
 
 def _layers_of(member: Any) -> list[str]:

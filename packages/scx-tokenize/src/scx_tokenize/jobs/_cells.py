@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._closing import Closing
+from scx_core._errors import NameNotFoundError
 
 from .._genes import Csr, brought_to
 
@@ -300,7 +301,9 @@ def kind_of(path: str) -> InputKind:
 def _modality_of(experiment: Experiment, name: str | None) -> Modality | None:
     if not experiment.is_multimodal:
         if name is not None:
-            raise KeyError(f"{experiment.path} has a single modality without a name, not {name!r}")
+            raise NameNotFoundError(
+                f"{experiment.path} has a single modality without a name, not {name!r}"
+            )
         return None
     if name is None:
         names = [repr(one) for one in experiment.modality_names]
@@ -329,7 +332,7 @@ def _scx_matrix(
             raise ValueError(f"{path} has no X; {_matrices(part.layers, has_x=False)}")
         return part.X, part
     if name not in part.layers:
-        raise KeyError(
+        raise NameNotFoundError(
             f"{path} has no layer {name!r}; {_matrices(part.layers, has_x=part.X is not None)}"
         )
     return part.layers[name], part
@@ -352,7 +355,7 @@ def _h5ad_matrix(file: Any, source: str, path: str) -> tuple[Any, Any]:
             raise ValueError(f"{path} has no X; {_matrices(layers, has_x=False)}")
         return file["X"], file["var"]
     if name not in layers:
-        raise KeyError(f"{path} has no layer {name!r}; {_matrices(layers, has_x=has_x)}")
+        raise NameNotFoundError(f"{path} has no layer {name!r}; {_matrices(layers, has_x=has_x)}")
     # listed by name, so that a slash in a name is no path
     return dict(file["layers"].items())[name], file["var"]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core._genes import without_version
 from scx_core._paths import StrPath, input_paths, refuse_repeats
 
@@ -263,7 +264,7 @@ def _selected(
 def _flags(var: pd.DataFrame, name: str, path: str) -> npt.NDArray[np.bool_]:
     if name not in var.columns:
         there = ", ".join(map(str, var.columns)) or "none"
-        raise KeyError(f"{path} has no var column {name!r}; it has {there}")
+        raise NameNotFoundError(f"{path} has no var column {name!r}; it has {there}")
     values = var[name]
     if values.dtype.kind != "b" or values.isna().any():
         raise ValueError(f"var column {name!r} of {path} is {values.dtype}, not true or false")

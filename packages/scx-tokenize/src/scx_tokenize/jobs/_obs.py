@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
+
 from ._obs_query import evaluated
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _column(obs: pd.DataFrame, name: str, path: str) -> Any:
     if name == CELL_NAME:
         return obs.index
     there = ", ".join(map(str, obs.columns)) or "none"
-    raise KeyError(
+    raise NameNotFoundError(
         f"{path} has no obs column {name!r}; it has {there} (and {CELL_NAME}, the names of cells)"
     )
 

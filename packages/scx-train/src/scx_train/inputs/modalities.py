@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core.experiment._modality import Modality
 from scx_train.inputs.faults import each_of
 from scx_train.inputs.obs import (
@@ -125,7 +126,7 @@ class Modalities(OpenFile):
             )
         own = [f"{each}:{key}" for each, part in parts.items() for key in keys_of(part)]
         names = ", ".join(dict.fromkeys([*shared, *own])) or "none"
-        raise KeyError(f"{self.path} has no {what} {name!r}; it has {names}")
+        raise NameNotFoundError(f"{self.path} has no {what} {name!r}; it has {names}")
 
     def _mask(self, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
         if rows is None:

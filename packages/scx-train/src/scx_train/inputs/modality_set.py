@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_train._by_modality import ByModality
 from scx_train._given import refuse_repeated
 from scx_train.inputs.faults import Faults
@@ -110,7 +111,7 @@ def _as_in_first(part: Modalities, first: Modalities) -> Modalities:
     for one, other in ((first, part), (part, first)):
         for name in one.sources:
             if name not in other.sources:
-                raise KeyError(
+                raise NameNotFoundError(
                     f"{other.path} has no modality {name!r}, which {one.path} has: name those that "
                     "all files have, such as "
                     f"modalities={[each for each in first.sources if each in part.sources]}"

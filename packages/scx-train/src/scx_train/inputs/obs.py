@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._errors import CorruptFileError
+from scx_core._errors import CorruptFileError, NameNotFoundError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def naming(path: str) -> Iterator[None]:
         yield
     except KeyError as error:
         message = str(error.args[0])
-        raise KeyError(message if path in message else f"{path}: {message}") from None
+        raise NameNotFoundError(message if path in message else f"{path}: {message}") from None
     except CorruptFileError:
         raise  # knows its file
     except ValueError as error:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core import _section_names as section_names
-from scx_core._errors import CorruptFileError
+from scx_core._errors import CorruptFileError, NameNotFoundError
 from scx_core._genes import gene_ids
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
@@ -190,7 +190,7 @@ class Source(OpenFile):
         own: Mapping[str, Any] = {} if self.modality is None else self.modality.obsm
         if name not in own and name not in shared:
             names = ", ".join(dict.fromkeys([*own, *shared])) or "none"
-            raise KeyError(f"{self.path} has no obsm entry {name!r}; it has {names}")
+            raise NameNotFoundError(f"{self.path} has no obsm entry {name!r}; it has {names}")
         value = own[name] if name in own else shared[name]
         with naming(self.path):
             value = numbers(value, f"obsm[{name!r}]")
@@ -315,7 +315,7 @@ def _address(holder: Experiment | Modality, modality: str, source: str, where: s
         raise ValueError(f"source={source!r} must be 'X', 'raw' or 'layers/NAME'")
     layer = source[len(LAYERS) :]
     if layer not in holder.layers:
-        raise KeyError(
+        raise NameNotFoundError(
             f"{where} has no layer {layer!r}; it has {', '.join(holder.layers) or 'none'}"
         )
     shard_name = partial(section_names.layer_shard, modality, layer)

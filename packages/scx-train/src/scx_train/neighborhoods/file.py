@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
 from scx_core.metadata.pairwise_rows import PairwiseRows
@@ -140,4 +141,4 @@ def _check_key(key: Any, entries: Any, what: str) -> None:
         raise TypeError(f"the key of {what} must be str, not {type(key).__name__}")
     if key not in entries:
         names: Sequence[str] = list(entries)
-        raise KeyError(f"{what} has no {key!r}; it has {', '.join(names) or 'none'}")
+        raise NameNotFoundError(f"{what} has no {key!r}; it has {', '.join(names) or 'none'}")
