@@ -242,11 +242,14 @@ def from_mtx(
     Parameters
     ----------
     path
-        The folder, or the .mtx file in it.
+        The folder, or a .mtx file of any name with its tables beside it, such as STARsolo's
+        spliced.mtx and UniqueAndMult-EM.mtx.
     out
         The .scx file to write.
     prefix
-        What precedes `matrix.mtx` and the other names in a folder with several matrices.
+        What precedes `matrix.mtx` and the other names in a folder with several matrices; of a
+        .mtx file, what precedes the names of its tables, by default as much of its own name as
+        they have.
     var_names
         Whether genes are named by symbol or by id; the other becomes a column.
     make_unique

@@ -127,12 +127,12 @@ def refuse_repeats(paths: Sequence[str], argument: str = "inputs") -> None:
 
 
 def paths_below(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
-    """The first few of what is wanted in the folders below `folder`, for messages."""
+    """The first few of what is wanted in `folder` and the folders below it, for messages."""
     found: list[Path] = []
     level = [folder]
     for _ in range(LEVELS_BELOW):
         entries = [entry for one in level for entry in _visible(one)]
-        found += [entry for entry in entries if entry.parent != folder and is_wanted(entry)]
+        found += [entry for entry in entries if is_wanted(entry)]
         if found:
             break
         level = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]

@@ -15,6 +15,7 @@ import scipy.io
 import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
 
+import scx_core
 from hdf5_samples import counts, gathered
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.mtx import mtx_content
@@ -259,7 +260,68 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cells\.tsv is no Matrix Market file: it looks like"):
         rebuilt(folder / "cells.tsv")
     (folder / "matrix.mtx").rename(folder / "counts.mtx")
-    with pytest.raises(ValueError, match=r"counts\.mtx must be named matrix\.mtx or"):
+    with pytest.raises(ValueError, match=r"holds features\.tsv\.gz and genes\.tsv: move away"):
         rebuilt(folder / "counts.mtx")
+    with pytest.raises(FileNotFoundError, match=r"no matrix\.mtx .*; name what .*/counts\.mtx$"):
+        rebuilt(folder)
     with pytest.raises(ValueError, match=r'var_names=.symbols. must be "gene_symbols" or'):
         rebuilt(folder, var_names="symbols")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "tables"),
+    [
+        ("spliced.mtx", ""),
+        ("UniqueAndMult-EM.mtx.gz", ""),
+        ("GSM1_spliced.mtx", "GSM1_"),
+        ("GSM1_A.unspliced.mtx", "GSM1_A."),
+        ("GSM1_spliced.mtx", ""),
+    ],
+)
+def test_a_matrix_of_any_name_with_its_tables_beside_it(
+    tmp_path: Path, matrix: str, tables: str
+) -> None:
+    values = counts(4, 5)
+    write_folder(tmp_path, counts(2, 2), prefix="other_")
+    write_folder(tmp_path, values, prefix=tables)
+    text = (tmp_path / f"{tables}matrix.mtx").read_text()
+    (tmp_path / f"{tables}matrix.mtx").unlink()
+    write_text(tmp_path / matrix, text)
+    for options in ({}, {"prefix": tables}):
+        ours = rebuilt(tmp_path / matrix, **options)
+        assert np.array_equal(ours.X.toarray(), values.toarray())
+        assert ours.obs_names.tolist() == ["CELL0-1", "CELL1-1", "CELL2-1", "CELL3-1"]
+    with pytest.raises(ValueError, match=f"{matrix} has 5 rows, but other_features.tsv has 2 ent"):
+        rebuilt(tmp_path / matrix, prefix="other_")
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_unsigned_numbers_as_scipy_writes_them(tmp_path: Path, dtype: str) -> None:
+    write_folder(tmp_path, counts(2, 3))
+    matrix = sp.coo_matrix(np.array([[0, 7, 1], [2**24 + 1, 0, 0]], dtype=dtype))
+    scipy.io.mmwrite(tmp_path / "matrix.mtx", matrix.T)
+    assert "unsigned-integer" in (tmp_path / "matrix.mtx").read_text().splitlines()[0]
+    ours = rebuilt(tmp_path)
+    assert ours.X.dtype == np.int64
+    assert ours.X.toarray().tolist() == [[0, 7, 1], [2**24 + 1, 0, 0]]
+
+
+def test_a_number_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    text = BANNER.replace("integer", "unsigned-integer") + f"3 2 1\n1 1 {2**63}\n"
+    with pytest.raises(ValueError, match="about line 3: Integer out of range"):
+        rebuilt(small_folder(tmp_path, text))
+
+
+def test_fractions_as_starsolo_writes_them(tmp_path: Path) -> None:
+    text = BANNER.replace("integer", "float") + "%\n3 2 2\n2 1 0.5\n3 2 4\n"
+    assert rebuilt(small_folder(tmp_path, text)).X.toarray().tolist() == [[0, 0.5, 0], [0, 0, 4]]
+
+
+def test_a_folder_of_folders_says_where_its_matrix_is(tmp_path: Path) -> None:
+    below = tmp_path / "sample" / "outs" / "filtered_feature_bc_matrix"
+    below.mkdir(parents=True)
+    write_folder(below, counts(2, 3), suffix=".gz")
+    with pytest.raises(FileNotFoundError, match=f"no matrix.mtx .*; name what .*: {below}$"):
+        rebuilt(tmp_path)
+    with pytest.raises(ValueError, match=f"a folder without a count matrix; .*: {below}$"):
+        scx_core.from_h5ad(tmp_path, tmp_path / "a.scx")

@@ -10,7 +10,7 @@ from typing import Any
 import scx_core
 from scx_core._byte_sizes import format_bytes
 from scx_core._commands import UsageError
-from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, SourceKind, source_kind
+from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, SourceKind, description, source_kind
 
 # options of the command line that only some conversions understand
 SPECIFIC = (
@@ -33,7 +33,7 @@ ALLOWED: dict[SourceKind, tuple[str, ...]] = {
     "h5mu": (*WRITING, "strict_uns", "layers"),
     "10x_h5": (*WRITING, "genome", "feature_types"),
     "mtx_folder": (*WRITING, "feature_types", "prefix", "var_names"),
-    "mtx_file": (*WRITING, "feature_types", "var_names"),
+    "mtx_file": (*WRITING, "feature_types", "prefix", "var_names"),
     "scx": ("modality", "compression"),
 }
 # of a .scx file that is written anew
@@ -56,11 +56,8 @@ def convert(options: argparse.Namespace) -> int:
     if kind == "missing":
         raise FileNotFoundError(f"there is no file or folder {source}")
     if kind not in ALLOWED:
-        remedy = REMEDIES.get(kind)
-        raise ValueError(
-            f"{source} looks like {DESCRIPTIONS[kind]}, which cannot be converted"
-            + (f"; {remedy}" if remedy else "")
-        )
+        what = description(source, kind, REMEDIES.get(kind))
+        raise ValueError(f"{source} cannot be converted: it looks like {what}")
     _check_target(kind, target)
     compacting = kind == "scx" and target.suffix.lower() == SCX
     allowed = COMPACTING if compacting else ALLOWED[kind]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from scx_core._paths import paths_below
+
 SourceKind: TypeAlias = Literal[
     "scx",
     "h5ad",
@@ -62,6 +64,10 @@ REMEDIES: dict[SourceKind, str] = {
 }
 
 
+MATRIX_SUFFIXES = (".h5ad", ".h5mu", ".h5", ".mtx", ".mtx.gz", ".scx")
+MATRICES_SHOWN = 3
+
+
 def source_kind(path: Path) -> SourceKind:
     """The kind of file or folder at `path`."""
     if not path.exists():
@@ -76,10 +82,30 @@ def advice(path: Path, reader: str) -> str:
     """What `path` looks like and which function reads it, to end a refusal of `reader`."""
     kind = source_kind(path)
     remedy = REMEDIES.get(kind)
-    text = f"it looks like {DESCRIPTIONS[kind]}"
-    if remedy is None or remedy.endswith(reader):
-        return text
-    return f"{text}; {remedy}"
+    if remedy is not None and remedy.endswith(reader):
+        remedy = None
+    return f"it looks like {description(path, kind, remedy)}"
+
+
+def description(path: Path, kind: SourceKind, remedy: str | None) -> str:
+    """What the kind of `path` is, and what to do: `remedy`, or where its matrices lie."""
+    if kind == "folder":
+        return DESCRIPTIONS[kind] + matrices_elsewhere(path)
+    return DESCRIPTIONS[kind] if remedy is None else f"{DESCRIPTIONS[kind]}; {remedy}"
+
+
+def matrices_elsewhere(folder: Path) -> str:
+    """How a message ends where a folder has no matrix.mtx: what lies in it or below, or ""."""
+    beside = paths_below(folder, _is_matrix)
+    if not beside:
+        return ""
+    return f"; name what lies in it: {', '.join(str(path) for path in beside[:MATRICES_SHOWN])}"
+
+
+def _is_matrix(path: Path) -> bool:
+    if path.is_dir():
+        return any(matrix_files(path))
+    return path.name.lower().endswith(MATRIX_SUFFIXES)
 
 
 def _folder_kind(path: Path) -> SourceKind:

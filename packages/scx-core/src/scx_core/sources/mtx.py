@@ -29,7 +29,7 @@ from scx_core.sources.base import (
 )
 from scx_core.sources.csc_transpose import Collection, Transposition, Turned
 from scx_core.sources.derived import SelectedColumns
-from scx_core.sources.detect import advice, matrix_files, source_kind
+from scx_core.sources.detect import advice, matrices_elsewhere, matrix_files, source_kind
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.mtx_text import MatrixMarketFile, open_text, whole_text
 from scx_core.sources.tenx import float32_if_exact, selected_features
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VarNames: TypeAlias = Literal["gene_symbols", "gene_ids"]
+
+MATRIX = "matrix.mtx"
+FEATURES = ("features.tsv", "genes.tsv")
+BARCODES = ("barcodes.tsv",)
+GZ = ("", ".gz")
 
 # columns of a table of features after the third, as Cell Ranger ARC writes them
 EXTRA_COLUMNS = ("chromosome", "start", "end")
@@ -118,32 +123,44 @@ def mtx_content(
 
 
 def find_files(path: Path, prefix: str | None) -> MtxFolder:
-    """The files of the matrix in folder `path`, or of the .mtx file that `path` is."""
+    """The files of the matrix in folder `path`, or of the .mtx file that `path` is.
+
+    The tables of a file have its prefix: what precedes matrix.mtx in its name, or, where it is
+    called otherwise, as much of its name as two tables have, up to a "_", "." or "-".
+    """
     if path.is_file() and source_kind(path) != "mtx_file":
         raise ValueError(f"{path} is no Matrix Market file: {advice(path, 'from_mtx')}")
     if path.is_file():
-        match = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", path.name)
-        if match is None:
-            raise ValueError(
-                f"{path} must be named matrix.mtx or matrix.mtx.gz, after a prefix perhaps, for "
-                "the tables of genes and barcodes are looked for under the same prefix"
-            )
-        return _files_in(path.parent, match.group(1), path)
+        return _files_in(path.parent, _prefix_of(path) if prefix is None else prefix, path)
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {path}")
     return _files_in(path, prefix or "", None)
 
 
+def _prefix_of(matrix: Path) -> str:
+    match = re.fullmatch(r"(.*)matrix\.mtx(\.gz)?", matrix.name)
+    if match is not None:
+        return match.group(1)
+    ends = [mark.end() for mark in re.finditer("[_.-]", matrix.name)]
+    for prefix in (matrix.name[:end] for end in reversed(ends)):
+        if all(
+            any(matrix.with_name(f"{prefix}{name}{end}").is_file() for name in names for end in GZ)
+            for names in (FEATURES, BARCODES)
+        ):
+            return prefix
+    return ""
+
+
 def _files_in(folder: Path, prefix: str, matrix: Path | None) -> MtxFolder:
     return MtxFolder(
-        matrix=matrix or _one_of(folder, prefix, ["matrix.mtx"]),
-        features=_one_of(folder, prefix, ["features.tsv", "genes.tsv"]),
-        barcodes=_one_of(folder, prefix, ["barcodes.tsv"]),
+        matrix=matrix or _one_of(folder, prefix, [MATRIX]),
+        features=_one_of(folder, prefix, FEATURES),
+        barcodes=_one_of(folder, prefix, BARCODES),
     )
 
 
-def _one_of(folder: Path, prefix: str, names: list[str]) -> Path:
-    candidates = [folder / f"{prefix}{name}{end}" for name in names for end in ("", ".gz")]
+def _one_of(folder: Path, prefix: str, names: Sequence[str]) -> Path:
+    candidates = [folder / f"{prefix}{name}{end}" for name in names for end in GZ]
     there = [path for path in candidates if path.is_file()]
     if len(there) == 1:
         return there[0]
@@ -157,6 +174,8 @@ def _one_of(folder: Path, prefix: str, names: list[str]) -> Path:
     others = [other for other in prefixes if other != prefix]
     if others:
         text += f"; choose another matrix that lies there with prefix=: {others}"
+    elif MATRIX in names:
+        text += matrices_elsewhere(folder)
     raise FileNotFoundError(text)
 
 

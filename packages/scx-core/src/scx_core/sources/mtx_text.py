@@ -19,7 +19,16 @@ import numpy.typing as npt
 
 Entries: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
 
-FIELDS = ("integer", "real", "double", "pattern")
+# what banners call the numbers, and what they are here: scipy writes uint32 as unsigned-integer,
+# and STARsolo fractions as float
+FIELDS = {
+    "integer": "integer",
+    "unsigned-integer": "integer",
+    "real": "real",
+    "double": "real",
+    "float": "real",
+    "pattern": "pattern",
+}
 # scipy reads a number as far as it can and leaves the rest of the line, "0,5" as 0 for example, so
 # that every line is looked at before
 _SPACE = rb"[ \t]++"
@@ -28,7 +37,7 @@ _WHOLE = _SPACE + rb"-?\d++"
 _REAL = _SPACE + rb"-?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?|(?i:nan|inf(?:inity)?))"
 ENTRY_LINES = {
     field: re.compile(rb"(?:" + _PLACE + value + rb"[ \t\r]*+\n)*+")
-    for field, value in (("integer", _WHOLE), ("real", _REAL), ("double", _REAL), ("pattern", b""))
+    for field, value in (("integer", _WHOLE), ("real", _REAL), ("pattern", b""))
 }
 # characters that one entry takes, for sizing the pieces: "12345 1234567 1"
 TYPICAL_ENTRY_BYTES = 14
@@ -206,7 +215,7 @@ class MatrixMarketFile:
                 f"{self.path} is a {symmetry} matrix of {field} entries; a count matrix is a "
                 "general one of integer, real or pattern entries"
             )
-        return field
+        return FIELDS[field]
 
     def _read_size(self) -> tuple[int, int, int]:
         line = self._read_line()
