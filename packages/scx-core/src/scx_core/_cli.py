@@ -35,14 +35,15 @@ def _add_convert(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
         # options that take several values would swallow IN and OUT behind them
-        usage="scx convert IN OUT [options]",
+        usage="scx convert IN [IN ...] OUT [options]",
         help="make a .scx file of another format, or the other way round",
         description="Make OUT of IN. IN may be an .h5ad, an .h5mu, a 10x Genomics .h5, a Matrix "
         "Market folder (or the .mtx file in it), and OUT a .scx file; or IN a .scx file and OUT "
         "an .h5ad or .h5mu, or a .scx file that lacks the cells marked as deleted. IN is judged by "
-        "its content, OUT by its suffix.",
+        "its content, OUT by its suffix. Several files, folders and patterns go into a folder OUT, "
+        "each under its own name; those that fail are listed at the end.",
     )
-    parser.add_argument("source", metavar="IN")
+    parser.add_argument("sources", metavar="IN", nargs="+")
     parser.add_argument("target", metavar="OUT")
     parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
     parser.add_argument(
@@ -51,6 +52,18 @@ def _add_convert(commands: Any) -> None:
         type=memory,
         metavar="SIZE",
         help='what matrices may take in memory on their way, for example "512MiB" (default: 2GiB)',
+    )
+    parser.add_argument(
+        "--to",
+        choices=("scx", "h5ad", "h5mu"),
+        help="what is written into a folder OUT; default: scx",
+    )
+    parser.add_argument(
+        "--workers",
+        type=at_least(1),
+        metavar="N",
+        help="how many files are converted at a time, in processes that share the memory budget; "
+        "default: 1",
     )
     parser.add_argument(
         "--quiet", action="store_true", help="no progress bar and no summary at the end"
@@ -66,6 +79,14 @@ def _add_convert(commands: Any) -> None:
     )
     writing.add_argument(
         "--strict-uns", action="store_true", help="fail for entries of uns that cannot be stored"
+    )
+    writing.add_argument(
+        "--skip",
+        type=listed,
+        action="extend",
+        metavar="PART,...",
+        help="leave these parts out, such as obsm/airr, obs/column or mod/rna/uns/key; "
+        '"unstorable" stands for all columns and entries that a .scx file cannot hold',
     )
     layers = writing.add_mutually_exclusive_group()
     layers.add_argument(

@@ -24,6 +24,7 @@ def from_anndata(
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
     strict_uns: bool = False,
+    skip: str | Sequence[str] = (),
     progress: Progress = None,
     threads: int = 0,
     block_bytes: int = BLOCK_BYTES,
@@ -53,6 +54,10 @@ def from_anndata(
         Whether an existing file may be replaced.
     strict_uns
         Raise for entries of uns that cannot be stored, instead of a warning.
+    skip
+        Parts to leave out, by their paths: "obsm/airr", "obs/column", "layers/counts", "uns/key",
+        "raw", of a modality "mod/rna/obsm/airr". "unstorable" leaves out, with a warning each,
+        all columns and entries that a file cannot hold.
     progress
         None shows a bar on a terminal or in a notebook, True always, False never; a callable
         gets the rows done and the rows in all, counted over every matrix.
@@ -67,7 +72,7 @@ def from_anndata(
         A part cannot be held or does not fit; the message names it and what to do. Or `path` is a
         file that the object reads from, or has the suffix of another kind of file.
     KeyError
-        `layers` names one that is not there.
+        `layers` or `skip` names one that is not there.
     FileExistsError
         `path` exists and `overwrite` is False.
     OSError
@@ -100,6 +105,7 @@ def from_anndata(
             shard_size=shard_size,
             overwrite=overwrite,
             strict_uns=strict_uns,
+            skip=skip,
             progress=progress,
             threads=threads,
             block_bytes=block_bytes,
@@ -115,6 +121,7 @@ def from_mudata(
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
     strict_uns: bool = False,
+    skip: str | Sequence[str] = (),
     progress: Progress = None,
     threads: int = 0,
     block_bytes: int = BLOCK_BYTES,
@@ -141,6 +148,7 @@ def from_mudata(
             shard_size=shard_size,
             overwrite=overwrite,
             strict_uns=strict_uns,
+            skip=skip,
             progress=progress,
             threads=threads,
             block_bytes=block_bytes,

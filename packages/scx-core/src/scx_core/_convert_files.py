@@ -37,6 +37,7 @@ def from_h5ad(
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
     strict_uns: bool = False,
+    skip: str | Sequence[str] = (),
     progress: Progress = None,
     threads: int = 0,
     temporary_folder: str | os.PathLike[str] | None = None,
@@ -58,7 +59,7 @@ def from_h5ad(
     memory_budget
         Bytes, or a text such as "512MiB": what matrices may take in memory on their way. The
         interpreter, its libraries and the loaded elements come on top.
-    codec, shard_size, overwrite, strict_uns, progress, threads
+    codec, shard_size, overwrite, strict_uns, skip, progress, threads
         See `from_anndata`.
     layers
         Names of the layers to take; None takes all.
@@ -102,6 +103,7 @@ def from_h5ad(
             codec=codec,
             shard_size=shard_size,
             strict_uns=strict_uns,
+            skip=skip,
             progress=progress,
             threads=threads,
         )
@@ -117,6 +119,7 @@ def from_h5mu(
     layers: Sequence[str] | None = None,
     overwrite: bool = False,
     strict_uns: bool = False,
+    skip: str | Sequence[str] = (),
     progress: Progress = None,
     threads: int = 0,
     temporary_folder: str | os.PathLike[str] | None = None,
@@ -138,6 +141,7 @@ def from_h5mu(
             codec=codec,
             shard_size=shard_size,
             strict_uns=strict_uns,
+            skip=skip,
             progress=progress,
             threads=threads,
         )
@@ -302,6 +306,7 @@ class _Plan:
         progress: Progress,
         threads: int,
         strict_uns: bool = False,
+        skip: str | Sequence[str] = (),
     ) -> None:
         write_experiment(
             self.out,
@@ -310,6 +315,7 @@ class _Plan:
             shard_size=shard_size,
             overwrite=self.overwrite,
             strict_uns=strict_uns,
+            skip=skip,
             progress=progress,
             threads=threads,
             block_bytes=self.block_bytes,

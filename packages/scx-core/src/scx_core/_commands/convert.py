@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import scx_core
 from scx_core._byte_sizes import format_bytes
 from scx_core._commands import UsageError
+from scx_core._paths import local_path
 from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, SourceKind, description, source_kind
+from scx_core.writing import Progress
 
 # options of the command line that only some conversions understand
 SPECIFIC = (
@@ -19,6 +22,7 @@ SPECIFIC = (
     "threads",
     "temporary_folder",
     "strict_uns",
+    "skip",
     "layers",
     "genome",
     "feature_types",
@@ -29,8 +33,8 @@ SPECIFIC = (
 )
 WRITING = ("codec", "shard_size", "threads", "temporary_folder")
 ALLOWED: dict[SourceKind, tuple[str, ...]] = {
-    "h5ad": (*WRITING, "strict_uns", "layers"),
-    "h5mu": (*WRITING, "strict_uns", "layers"),
+    "h5ad": (*WRITING, "strict_uns", "skip", "layers"),
+    "h5mu": (*WRITING, "strict_uns", "skip", "layers"),
     "10x_h5": (*WRITING, "genome", "feature_types"),
     "mtx_folder": (*WRITING, "feature_types", "prefix", "var_names"),
     "mtx_file": (*WRITING, "feature_types", "prefix", "var_names"),
@@ -49,33 +53,76 @@ EXPORTS = (".h5ad", ".h5mu")
 SCX = ".scx"
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """One file that is made of another, and the options for it."""
+
+    source: Path
+    kind: SourceKind
+    target: Path
+    options: dict[str, Any]
+
+
 def convert(options: argparse.Namespace) -> int:
-    """Run the conversion that IN and OUT ask for; give the exit code."""
-    source, target = Path(options.source), Path(options.target)
+    """Run the conversions that IN and OUT ask for; give the exit code."""
+    target = Path(local_path(options.target, "OUT", writing=True))
+    if _is_for_many(options, target):
+        from scx_core._commands.convert_many import convert_many
+
+        return convert_many(options, target)
+    for name in ("to", "workers"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} does not apply: OUT is no folder")
+    one = planned(options, Path(local_path(options.sources[0], "IN")), target)
+    try:
+        run(one, progress=False if options.quiet else None)
+    except BaseException:
+        _remove_leftovers(target)
+        raise
+    if not options.quiet:
+        print(summary(target))
+    return 0
+
+
+def _is_for_many(options: argparse.Namespace, target: Path) -> bool:
+    """Whether OUT is a folder, or must be one."""
+    if len(options.sources) > 1 or target.is_dir():
+        return True
+    if target.suffix.lower() in (*EXPORTS, SCX):
+        return False
+    (source,) = options.sources
+    return not os.path.exists(source) or source_kind(Path(source)) == "folder"
+
+
+def planned(options: argparse.Namespace, source: Path, target: Path) -> Conversion:
+    """The conversion of `source` into `target`, once it is known to be one that there is."""
     kind = source_kind(source)
     if kind == "missing":
         raise FileNotFoundError(f"there is no file or folder {source}")
     if kind not in ALLOWED:
         what = description(source, kind, REMEDIES.get(kind))
-        raise ValueError(f"{source} cannot be converted: it looks like {what}")
+        raise ValueError(f"{source} looks like {what}")
     _check_target(kind, target)
-    compacting = kind == "scx" and target.suffix.lower() == SCX
-    allowed = COMPACTING if compacting else ALLOWED[kind]
+    allowed = COMPACTING if _is_compacting(kind, target) else ALLOWED[kind]
     given = _chosen(options, allowed, f"{source} is {DESCRIPTIONS[kind]}")
-    try:
-        if compacting:
-            del given["memory_budget"]  # its matrices pass in small pieces
-            scx_core.compact(source, target, **given)
-        elif kind == "scx":
-            _export(source, target, given)
-        else:
-            getattr(scx_core, READERS[kind])(source, target, **given)
-    except BaseException:
-        _remove_leftovers(target)
-        raise
-    if not options.quiet:
-        print(_summary(target))
-    return 0
+    return Conversion(source, kind, target, given)
+
+
+def run(conversion: Conversion, *, progress: Progress) -> None:
+    """Write the file."""
+    source, kind, target = conversion.source, conversion.kind, conversion.target
+    given = {**conversion.options, "progress": progress}
+    if _is_compacting(kind, target):
+        del given["memory_budget"]  # its matrices pass in small pieces
+        scx_core.compact(source, target, **given)
+    elif kind == "scx":
+        _export(source, target, given)
+    else:
+        getattr(scx_core, READERS[kind])(source, target, **given)
+
+
+def _is_compacting(kind: SourceKind, target: Path) -> bool:
+    return kind == "scx" and target.suffix.lower() == SCX
 
 
 def _check_target(kind: SourceKind, target: Path) -> None:
@@ -101,7 +148,6 @@ def _chosen(options: argparse.Namespace, allowed: tuple[str, ...], what: str) ->
         **given,
         "overwrite": options.overwrite,
         "memory_budget": options.memory_budget,
-        "progress": False if options.quiet else None,
     }
 
 
@@ -140,7 +186,8 @@ def _remove_leftovers(target: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _summary(target: Path) -> str:
+def summary(target: Path) -> str:
+    """A line on a file that was written."""
     size = format_bytes(target.stat().st_size)
     if target.suffix.lower() != ".scx":
         return f"{target}: {size}"

@@ -18,6 +18,7 @@ ARGUMENTS = (
     "overwrite",
     "prefix",
     "shard_size",
+    "skip",
     "strict_uns",
     "temporary_folder",
     "threads",

@@ -184,7 +184,10 @@ def _encode_numpy(column: Column, where: str) -> EncodedArray:
     if values.dtype.kind == "O":
         return EncodedArray(*encode_object_text(column, where))
     if not is_plain(values.dtype):
-        refuse_dtype(values.dtype, where, "convert it first, for example to float64")
+        remedy = "convert it first, for example to float64"
+        if values.dtype.kind == "S":
+            remedy = f"decode it first, with {where} = {where}.astype(object).str.decode('utf-8')"
+        refuse_dtype(values.dtype, where, remedy)
     if values.dtype.kind in "Mm":
         return EncodedArray(_encode_times(values))
     native = values.dtype.isnative

@@ -42,7 +42,7 @@ def refuse_objects(column: Column, where: str) -> NoReturn:
     filled = [(row, item) for row, item in enumerate(elements) if not _is_missing(item)]
     kinds = list(dict.fromkeys(type(item) for _, item in filled))
     names = ", ".join(kind.__name__ for kind in kinds)
-    remedy = REMEDIES.get(frozenset(kind.__name__ for kind in kinds), ".astype(str)")
+    remedy = REMEDIES.get(frozenset(kind.__name__.rstrip("_") for kind in kinds), ".astype(str)")
     if len(kinds) == 1:
         row, value = filled[0]
         what = f"is of dtype object but holds no text: its values are of type {names}, the first"
@@ -85,6 +85,8 @@ def refuse_matrix(value: Any, where: str) -> NoReturn:
     described = name if dtype is None else f"{name} of dtype {dtype}"
     if isinstance(value, np.ma.MaskedArray):
         remedy = "Fill its gaps first, with filled()."
+    elif type(value).__module__.partition(".")[0] == "awkward":
+        remedy = "Its rows may differ in length. Where they do not, awkward.to_numpy makes an array"
     elif hasattr(value, "tocsr"):
         remedy = "Convert it first, with tocsr()."
     elif hasattr(value, "to_memory"):

@@ -11,13 +11,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core.sources.frames_with_bad_codes import frame_despite_codes
-from scx_core.sources.hdf5 import Dataset, Group, is_dataset, where
+from scx_core.sources.hdf5 import Dataset, Group, attribute, is_dataset, where
 
 if TYPE_CHECKING:
     import anndata
@@ -37,6 +38,11 @@ def read_element(item: Group | Dataset) -> Any:
     """
     import anndata
 
+    if attribute(item, "encoding-type") == "awkward-array" and find_spec("awkward") is None:
+        raise ValueError(
+            f"{where(item)} is an awkward array, whose package is not installed: "
+            "`pip install awkward`"
+        )
     with _old_formats_are_no_news():
         try:
             return anndata.io.read_elem(item)

@@ -13,6 +13,7 @@ import numpy as np
 
 from scx_core._value_types import VALUE_TYPES, WIDENED, stored_dtype
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
+from scx_core.writing._skipping import part_path, skippable
 
 CODECS = ("auto", "rowpack", "none")
 SHARD_SIZE_MAX = 2**31 - 1
@@ -149,9 +150,11 @@ def _check_matrix(source: MatrixSource, expected: tuple[int, int], label: str) -
 
 
 def _check_aligned(components: Mapping[str, Any], kind: str, length: int, label: str) -> None:
-    for key, value in components.items():
+    for key in components:
         name = f"{label}{kind}[{key!r}]"
         _check_key(key, name)
+        with skippable(part_path(name)):
+            value = components[key]
         shape = getattr(value, "shape", None)
         # what has a length but no shape is left to the encoder, which names what it refuses
         found = shape[0] if shape else len(value) if hasattr(value, "__len__") else None
@@ -160,9 +163,11 @@ def _check_aligned(components: Mapping[str, Any], kind: str, length: int, label:
 
 
 def _check_pairwise(components: Mapping[str, Any], kind: str, length: int, label: str) -> None:
-    for key, value in components.items():
+    for key in components:
         name = f"{label}{kind}[{key!r}]"
         _check_key(key, name)
+        with skippable(part_path(name)):
+            value = components[key]
         shape = tuple(getattr(value, "shape", ()))
         if shape[:2] != (length, length):
             raise ValueError(f"{name} has shape {shape}, expected {length} x {length}")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from scx_core._section_names import SectionType, member
-from scx_core.metadata import encode_embedding, encode_frame, encode_pairwise, encode_uns
+from scx_core.metadata import encode_embedding, encode_pairwise, encode_uns
 from scx_core.sources.base import ExperimentContent, ModalityContent
 from scx_core.writing._checks import is_multimodal, label_of
 from scx_core.writing._provenance import provenance_of
+from scx_core.writing._skipping import encoded_frame, part_path, skippable
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ def table_sections(
     Their encoders look at every value, so what they refuse is refused while nothing is written.
     """
     kinds = SectionType
-    sections = [MetadataSection(kinds.OBS, 0, "obs", encode_frame(content.obs, where="obs"))]
+    sections = [MetadataSection(kinds.OBS, 0, "obs", encoded_frame(content.obs, "obs"))]
     multimodal = is_multimodal(content)
     if multimodal and content.var is not None:
-        shared_var = encode_frame(content.var, where="var")
+        shared_var = encoded_frame(content.var, "var")
         sections.append(MetadataSection(kinds.SHARED_VAR, 0, "var", shared_var))
     if multimodal:
         shared_uns = encode_uns(content.uns, strict=strict_uns, where="uns")
@@ -57,16 +58,16 @@ def _modality_tables(
     def section(kind: SectionType, base: str, data: bytes) -> MetadataSection:
         return MetadataSection(kind, modality_id, member(base, name), data)
 
-    yield section(kinds.VAR, "var", encode_frame(modality.var, where=f"{label}var"))
+    yield section(kinds.VAR, "var", encoded_frame(modality.var, f"{label}var"))
     yield section(
         kinds.UNS, "uns", encode_uns(modality.uns, strict=strict_uns, where=f"{label}uns")
     )
     if modality.raw_var is not None:
-        raw_var = encode_frame(modality.raw_var, where=f"{label}raw.var")
+        raw_var = encoded_frame(modality.raw_var, f"{label}raw.var")
         raw_name = f"raw/{name}/var" if name else "raw/var"
         yield MetadataSection(kinds.RAW_VAR, modality_id, raw_name, raw_var)
     if modality.obs is not None:
-        yield section(kinds.MODALITY_OBS, "obs", encode_frame(modality.obs, where=f"{label}obs"))
+        yield section(kinds.MODALITY_OBS, "obs", encoded_frame(modality.obs, f"{label}obs"))
     for kind, base, positions in (
         (kinds.MODALITY_ROWS, "rows", modality.rows),
         (kinds.MODALITY_COLUMNS, "columns", modality.columns),
@@ -130,7 +131,8 @@ class _Axes:
         length: int,
         components: Mapping[str, Any],
     ) -> Iterator[MetadataSection]:
-        for key, value in components.items():
+        for key in components:
             where = f"{label_of(self.name)}{shown}[{key!r}]"
-            data = encode(value, length, where)
+            with skippable(part_path(where)):
+                data = encode(components[key], length, where)
             yield MetadataSection(kind, self.modality_id, member(base, self.name, key), data)

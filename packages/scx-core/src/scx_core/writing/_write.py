@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from scx_core._codecs import Codec
 from scx_core._paths import local_path
@@ -20,6 +21,7 @@ from scx_core.writing._matrices import (
 from scx_core.writing._metadata import component_sections, table_sections
 from scx_core.writing._progress import Progress, row_progress
 from scx_core.writing._report import Report
+from scx_core.writing._skipping import skipped_names, without_skipped
 
 SHARD_SIZE = 16_384
 # larger blocks leave the caches of the processor and are no faster
@@ -49,6 +51,7 @@ def write_experiment(
     shard_size: int = SHARD_SIZE,
     overwrite: bool = False,
     strict_uns: bool = False,
+    skip: str | Sequence[str] = (),
     progress: Progress = None,
     threads: int = 0,
     block_bytes: int = BLOCK_BYTES,
@@ -76,6 +79,8 @@ def write_experiment(
         Whether an existing file may be replaced.
     strict_uns
         Raise for entries of uns that cannot be stored; by default a warning names them.
+    skip
+        Parts to leave out, such as "obsm/airr"; see `from_anndata`.
     progress
         None shows a bar on a terminal or in a notebook, True always, False never. A callable
         is called with the rows done and the rows in all, counted over every matrix.
@@ -100,6 +105,8 @@ def write_experiment(
         up and stored zeros that were dropped. Rows that were out of order are logged (at INFO).
     """
     check_options(codec=codec, shard_size=shard_size, threads=threads, block_bytes=block_bytes)
+    if names := skipped_names(skip):
+        without_skipped(content, names)
     check_content(content)
     if os.path.exists(local_path(path, writing=True)) and not overwrite:
         raise FileExistsError(f"{os.fspath(path)} exists: pass overwrite=True to replace it")
