@@ -112,3 +112,20 @@ def test_messages_of_key_errors_are_plain_text(tmp_path: Path) -> None:
         with pytest.raises(KeyError) as told:
             cells.X[:, "it's"]
         assert str(told.value) == """there is no gene "it's\""""
+
+
+def test_parts_of_an_experiment_show_what_they_hold(tmp_path: Path) -> None:
+    adata = sample()
+    adata.obs["score"] = 1.0
+    adata.obsm["X_pca"] = np.ones((3, 2))
+    path = tmp_path / "a.scx"
+    scx_core.from_anndata(adata, path)
+    with scx_core.open(path) as cells:
+        parts, shared = cells.parts(), cells.shared
+        assert repr(parts[0]) == (
+            f"The only modality of '{path}' with n_obs x n_vars = 3 x 2\n"
+            "    X: 3 x 2 float32, 5 stored values\n    obsm: 'X_pca'"
+        )
+        assert repr(shared) == f"SharedParts of '{path}'\n    obs: 'score'\n    obsm: 'X_pca'"
+    assert repr(parts) == f"[The only modality of '{path}' (closed)]"
+    assert repr(shared) == f"SharedParts of '{path}' (closed)"

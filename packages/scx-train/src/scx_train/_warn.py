@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from scx_core._user_warnings import warn_user
 
 _told: ContextVar[bool] = ContextVar("told", default=False)
 
 
 def warn(message: str, *, stacklevel: int) -> None:
-    """Warn with a UserWarning, `stacklevel` frames up from the caller, unless `told_before`."""
+    """Warn with a UserWarning at the user's line, unless `told_before`.
+
+    That line is `stacklevel` frames up from the caller, or above where that is still ours.
+    """
     if not _told.get():
-        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+        warn_user(message, UserWarning, stacklevel=stacklevel + 2)
 
 
 def is_told() -> bool:

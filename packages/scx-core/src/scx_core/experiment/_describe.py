@@ -13,6 +13,7 @@ from scx_core.native.container import FileReader
 if TYPE_CHECKING:
     from scx_core.experiment._experiment import Experiment
     from scx_core.experiment._modality import Modality
+    from scx_core.experiment._shared import SharedParts
 
 INDENT = "    "
 NAMES_SHOWN = 30
@@ -34,6 +35,20 @@ def describe(experiment: Experiment) -> str:
         modality = experiment.modality(name)
         lines.append(f"{INDENT}{name}: {modality.n_obs} x {modality.n_vars}")
         lines += [INDENT + line for line in _modality_lines(modality)]
+    return "\n".join(lines)
+
+
+def describe_modality(modality: Modality, head: str) -> str:
+    """What a Modality shows of itself, below a line that begins with `head`."""
+    shape = f"n_obs x n_vars = {modality.n_obs} x {modality.n_vars}"
+    return "\n".join([f"{head} with {shape}", *_modality_lines(modality)])
+
+
+def describe_shared(shared: SharedParts, head: str) -> str:
+    """What SharedParts show of themselves, below the line `head`."""
+    lines = [head, *_part("obs", shared.obs_keys()), *_part("uns", shared.load_uns())]
+    for kind in ("obsm", "varm", "obsp", "varp"):
+        lines += _part(kind, getattr(shared, kind))
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._shown_rows import ShownRows
 from scx_core.experiment._validate import WHOLE_FILE, WHOLE_FILE_NAME, find_damage
-from scx_core.metadata import column_names, read_column
+from scx_core.metadata import read_column
 from scx_core.native.container import FileInfo, FileReader
 
 if TYPE_CHECKING:
@@ -240,8 +240,7 @@ class Experiment(Conversions, Closing):
 
     def obs_keys(self) -> list[str]:
         """Names of obs' columns, in their order."""
-        buffer, section = self.shared.obs_bytes()
-        return self._sections.decoded(section, lambda: column_names(buffer, where="obs"))
+        return self.shared.obs_keys()
 
     def obs_column(self, name: str) -> Any:
         """One column of obs, read without pandas and without the other columns.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from scx_core._section_names import SectionType
 from scx_core.experiment._components import component_loaders
+from scx_core.experiment._describe import describe_modality
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._matrices import Names, layer_names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
@@ -53,6 +54,13 @@ class Modality:
         self._cell_names = cell_names
         self.name = name
         self.modality_id = modality_id
+
+    def __repr__(self) -> str:
+        file = self._sections.file
+        name = f"Modality {self.name!r}" if self.name else "The only modality"
+        if file.closed:
+            return f"{name} of '{file.path}' (closed)"
+        return describe_modality(self, f"{name} of '{file.path}'")
 
     @property
     def n_obs(self) -> int:

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from scx_core._section_names import SectionType
 from scx_core.experiment._components import component_loaders
+from scx_core.experiment._describe import describe_shared
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._read_only import kept
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
-from scx_core.metadata import decode_frame, decode_uns, read_index
+from scx_core.metadata import column_names, decode_frame, decode_uns, read_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,12 @@ class SharedParts:
         self._provenance = provenance
         self._shown = shown
         self._merged_obs: tuple[Any, str] | None = None
+
+    def __repr__(self) -> str:
+        file = self._sections.file
+        if file.closed:
+            return f"SharedParts of '{file.path}' (closed)"
+        return describe_shared(self, f"SharedParts of '{file.path}'")
 
     @kept
     def obsm(self) -> Mapping[str, Any]:
@@ -61,6 +68,11 @@ class SharedParts:
             return np.empty(0, dtype=np.object_)
         buffer, name = table
         return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+
+    def obs_keys(self) -> list[str]:
+        """Names of obs' columns, in their order."""
+        buffer, name = self.obs_bytes()
+        return self._sections.decoded(name, lambda: column_names(buffer, where="obs"))
 
     def load_obs(self) -> pd.DataFrame:
         """A fresh copy of obs."""
