@@ -10,8 +10,8 @@ from typing import Any
 
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.ready.tree import place
-from scx_core.sources.frames_with_bad_codes import noted_codes
 from scx_core._paths import local_path
+from scx_core.sources.frames_with_bad_codes import noted_codes
 
 TAKEN = "give an .h5ad, .h5mu, .zarr, .zarr.zip or .scx"
 
