@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._errors import NameNotFoundError
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from scx_train._arguments import is_list, number, text
 from scx_train._given import one_path, ordered, refuse_repeated
@@ -228,7 +229,7 @@ def source_of_each(value: Any, paths: Sequence[str]) -> tuple[str, ...]:
         given = {os.path.normpath(one_path(path, "a file in source")): path for path in value}
         for path, key in given.items():
             if path not in known:
-                raise KeyError(
+                raise NameNotFoundError(
                     f"source has an entry for {os.fspath(key)!r}, which is none of the files"
                 )
         return tuple(

@@ -141,7 +141,7 @@ class Source(OpenFile):
             there = [*there, *(() if own is None else map(str, own.columns))]
         missing = [name for name in names if name not in there]
         if len(missing) > 1:
-            raise KeyError(
+            raise NameNotFoundError(
                 f"{self.path}: obs has no columns {', '.join(map(repr, missing))}; it has "
                 f"{', '.join(there) or 'none'}"
             )
