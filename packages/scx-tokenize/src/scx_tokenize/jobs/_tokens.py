@@ -19,8 +19,7 @@ from ._subsets import at_most
 
 # The statistic of the stand-in for unknown genes, as a multiple of the largest of a gene: a sum of
 # up to 2^24 counts comes behind every gene that a cell has. Taking one id out of a ranking leaves
-# the order of the others, so that tokens are the same wherever it comes. But `rank_tokens` ranks by
-# near keys, which is faster, only where no statistic is beyond 2^100.
+# the order of the others, so that tokens are the same wherever it comes.
 STAND_IN_TIMES = np.float32(2**24)
 
 
