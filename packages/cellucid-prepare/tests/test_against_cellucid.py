@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import tempfile
 import warnings
 from pathlib import Path
@@ -246,7 +245,6 @@ def outcome(
     prepare: Any, path: Path, options: dict[str, Any], arguments: dict[str, Any]
 ) -> dict[str, Any] | str:
     """The elements that were written, or what was said against the input."""
-    logging.getLogger("cellucid_prepare").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")

@@ -300,6 +300,25 @@ def test_faults_of_zarr_stores() -> None:
     assert "packed with packbits" in str(check(three))
 
 
+@pytest.mark.parametrize("container", ["zarr2", pytest.param("zarr3", marks=needs_zarr_3)])
+def test_chunks_that_are_lost_or_links(container: str) -> None:
+    path = written(container, "in", **complete())
+    chunk = "c/0" if container == "zarr3" else "0"
+    for place, name in (("X/indices", "X/indices"), ("obs['_index']", "obs/_index")):
+        lost = (path / name / chunk).rename("lost")
+        (fault,) = [fault for fault in check(path).faults if fault.where == place]
+        assert fault.problem.startswith("1 chunk is not there of 1")
+        lost.rename(path / name / chunk)
+    assert check(path)
+    # codes may be zeros alone, which writers leave out
+    codes = path / "obs/label/codes" / chunk
+    codes.rename("lost")
+    notes = {note.where: note.problem for note in check(path).notes}
+    assert notes["obs['label']/codes"].startswith("1 chunk is not there of 1")
+    codes.symlink_to(Path("lost").absolute())
+    assert f"obs['label']/codes/{chunk}: is a symbolic link" in str(check(path))
+
+
 def test_faults_of_archives() -> None:
     good = written("zip2", "good", **complete())
     with zipfile.ZipFile(good) as archive:

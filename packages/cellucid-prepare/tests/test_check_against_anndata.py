@@ -68,6 +68,17 @@ def other(path: str, change: Callable[[Any], Any]) -> Damage:
     return damage
 
 
+def texts(path: str) -> Damage:
+    """Put a list of texts in the place of what is there."""
+
+    def damage(root: Any) -> None:
+        if path in root:
+            del root[path]
+        anndata.io.write_elem(root, path, np.array(["X_pca", "b"], dtype=object))
+
+    return damage
+
+
 # what is wrong, by the place that the report must name
 REFUSED_BY_ANNDATA: dict[str, tuple[str, Damage]] = {
     "a code too high": ("obs['label']", value("obs/label/codes", 7, 100)),
@@ -107,6 +118,27 @@ OTHER_DATA: dict[str, tuple[str, Damage]] = {
     "indices of floats": ("X", other("X/indices", lambda a: a.astype("f4"))),
     "a pointer": ("X", value("X/indptr", 3, 100_000)),
     "an unlisted column": ("obs['whole']", attribute("obs", "column-order", ["label"])),
+    "labels as bytes": (
+        "obs['label']",
+        attribute("obs/label/categories", "encoding-type", "array"),
+    ),
+    "names as bytes": ("var['_index']", attribute("var/_index", "encoding-type", "array")),
+    "several names": ("uns['cellucid']/name", texts("uns/cellucid/name")),
+    "several descriptions": ("uns['cellucid']/description", texts("uns/cellucid/description")),
+    "no citation": ("uns['cellucid']/citation", texts("uns/cellucid/citation")),
+    "several titles": ("uns['title']", texts("uns/title")),
+    "several latent spaces": (
+        "uns['cellucid']/defaults",
+        texts("uns/cellucid/defaults/latentKey"),
+    ),
+    "a latent space that is gone": (
+        "uns['cellucid']/outlierQuantiles",
+        without("uns/cellucid/defaults/latentKey"),
+    ),
+    "defaults that are gone": (
+        "uns['cellucid']/outlierQuantiles",
+        without("uns/cellucid/defaults"),
+    ),
     "order as a text": ("obs['label']", attribute("obs/label", "ordered", "no")),
 }
 
@@ -192,7 +224,7 @@ def bad_frame() -> pd.DataFrame:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("container", [*CONTAINERS, "object"])
+@pytest.mark.parametrize("container", [*CONTAINERS, "object", "lazy"])
 def test_codes_without_labels_are_named_among_the_other_faults(container: str) -> None:
     frame = bad_frame()
     good = frame.assign(type=["a", "b", "a", "b", "a", "b"])
@@ -200,9 +232,11 @@ def test_codes_without_labels_are_named_among_the_other_faults(container: str) -
         data: Any = anndata.AnnData(np.eye(6, dtype=np.float32), frame)
         data.obsm["X_umap"] = np.zeros((6, 2))
     else:
-        data = written(container, "in", **small(obs=good))
+        data = written("h5ad" if container == "lazy" else container, "in", **small(obs=good))
         with opened(data) as root:
             root["obs/type/codes"][...] = frame["type"].cat.codes.to_numpy()
+    if container == "lazy":
+        data = anndata.experimental.read_lazy(data)
     with pytest.raises(cellucid_prepare.PrepareError) as refused:
         cellucid_prepare.prepare(
             "out.h5ad", format="h5ad", data=data, dataset_id="no id", dataset_name="x"
@@ -213,3 +247,32 @@ def test_codes_without_labels_are_named_among_the_other_faults(container: str) -
         "2 codes name none of its 2 labels (categories), the first is 5 in row 3"
     )
     assert not Path("out.h5ad").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("container", ["h5ad", "zarr2"])
+@pytest.mark.parametrize("place", ["uns/table", "obsm/table"])
+def test_codes_of_tables_that_are_not_written_do_not_matter(place: str, container: str) -> None:
+    data = anndata.AnnData(np.eye(6, dtype=np.float32), obsm={"X_umap": np.zeros((6, 2))})
+    part, name = place.split("/")
+    table = pd.DataFrame({"q": pd.Categorical(list("xyxyxy"))}, index=data.obs_names)
+    getattr(data, part)[name] = table
+    path = Path("in.h5ad" if container == "h5ad" else "in.zarr")
+    (data.write_h5ad if container == "h5ad" else data.write_zarr)(path)
+    with opened(path) as root:
+        root[f"{place}/q/codes"][0] = 9
+    made = cellucid_prepare.prepare("out.h5ad", format="h5ad", data=path, **IDENTITY)
+    assert list(anndata.read_h5ad(made).obsm) == ["X_umap"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("container", ["h5ad", "zarr2"])
+def test_a_prepared_file_that_is_read_lazily_keeps_its_defaults(container: str) -> None:
+    chosen = {"embedding_defaults": {"2d": ("X_pca", [1, 0])}, "obs_keys": ["label", "whole"]}
+    good = written(container, "good", **{**sample(), **chosen})
+    lazy = anndata.experimental.read_lazy(good)
+    again = cellucid_prepare.prepare("again.h5ad", format="h5ad", data=lazy, overwrite=True)
+    stored = anndata.read_h5ad(again).uns["cellucid"]["defaults"]
+    assert list(stored["obsKeys"]) == ["label", "whole"]
+    assert stored["embedding2d"]["key"] == "X_pca"
+    assert list(stored["embedding2d"]["columns"]) == [1, 0]

@@ -30,6 +30,7 @@ from cellucid_prepare.ready.readable import check_readable
 from cellucid_prepare.ready.report import CheckReport, Findings, NotJudgedError
 from cellucid_prepare.ready.storage import check_codecs
 from cellucid_prepare.ready.tree import StoredArray, StoredGroup, encoding, place
+from cellucid_prepare.ready.zarr_chunks import check_files
 
 
 def check(path: str | os.PathLike[str]) -> CheckReport:
@@ -111,6 +112,7 @@ def _check_zarr(path: Path) -> CheckReport:
             whole = ".zmetadata"
             text = files.content(whole) if (path / whole).is_file() else b"null"
             check_consolidated(found, findings, stored_document(text, path))
+            check_files(files, found, findings)
             root = zarr_tree(found, values, findings)
             return _report(root, values.__getitem__, path, _zarr_name(found), findings)
     top = root_in_zip(path)
@@ -120,6 +122,7 @@ def _check_zarr(path: Path) -> CheckReport:
         found = documents(packed, path)
         text = packed.content(".zmetadata") if ".zmetadata" in packed.names() else b"null"
         check_consolidated(found, findings, stored_document(text, path))
+        check_files(packed, found, findings)
         root = zarr_tree(found, values, findings)
         name = f"{_zarr_name(found)} in a zip"
         return _report(root, values.__getitem__, path, name, findings)

@@ -47,6 +47,20 @@ def test_of_files_and_lazy_objects(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_of_tables_in_uns(tmp_path: Path) -> None:
+    source, out = tmp_path / "a.h5ad", tmp_path / "out.scx"
+    data = adata()
+    data.uns["inner"] = {"table": data.obs}
+    data.write_h5ad(source)
+    spoil(source, "uns/inner/table")
+    with pytest.raises(
+        ValueError, match=rf"a\.h5ad: /uns/inner/table: column 'type': {SAID}"
+    ) as told:
+        scx_core.from_h5ad(source, out)
+    assert str(told.value).count("a.h5ad") == 1
+    assert not out.exists()
+
+
 def test_of_anndata_0_7(tmp_path: Path) -> None:
     """Codes in a plain array then, with a reference to their labels."""
     source = tmp_path / "a.h5ad"

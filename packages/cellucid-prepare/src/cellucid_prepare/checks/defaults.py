@@ -239,7 +239,10 @@ def _modality(
 
 
 def given_before(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that stored defaults stand for; what is unknown is left aside."""
+    """The arguments that stored defaults stand for; what is unknown is left aside.
+
+    A value of another type than belongs there is handed on as it is, for `check_defaults`.
+    """
     names = {
         "latentKey": "latent_key",
         "geneIdColumn": "var_gene_id_column",
@@ -247,28 +250,42 @@ def given_before(stored: Mapping[str, Any]) -> dict[str, Any]:
         "modality": "modality",
     }
     given: dict[str, Any] = {
-        argument: str(stored[name])
+        argument: _plain_text(stored[name])
         for name, argument in names.items()
-        if isinstance(stored.get(name), str)
+        if stored.get(name) is not None
     }
     embeddings: dict[str, Any] = {}
     for dimension in DIMENSIONS:
         choice = stored.get(f"embedding{dimension}")
-        if isinstance(choice, str):
-            embeddings[dimension] = str(choice)
-        elif isinstance(choice, Mapping) and isinstance(choice.get("key"), str):
+        if isinstance(choice, Mapping) and isinstance(choice.get("key"), str):
             columns = choice.get("columns")
             embeddings[dimension] = (
-                str(choice["key"])
-                if columns is None
-                else (str(choice["key"]), [int(column) for column in columns])
+                str(choice["key"]) if columns is None else (str(choice["key"]), _listed(columns))
             )
+        elif choice is not None:
+            embeddings[dimension] = _plain_text(choice)
     if embeddings:
         given["embedding_defaults"] = embeddings
-    if "obsKeys" in stored:
-        given["obs_keys"] = [str(key) for key in stored["obsKeys"]]
-    if "normalizeEmbeddings" in stored:
-        given["normalize_embeddings"] = bool(stored["normalizeEmbeddings"])
-    if "centroidMinPoints" in stored:
-        given["centroid_min_points"] = int(stored["centroidMinPoints"])
+    if stored.get("obsKeys") is not None:
+        given["obs_keys"] = _listed(stored["obsKeys"])
+    for name, argument in (
+        ("normalizeEmbeddings", "normalize_embeddings"),
+        ("centroidMinPoints", "centroid_min_points"),
+    ):
+        value = stored.get(name)
+        if value is not None:
+            given[argument] = value.item() if isinstance(value, np.generic) else value
     return given
+
+
+def _plain_text(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
+
+
+def _listed(values: Any) -> Any:
+    """An array, which may be lazy, or a tuple as a list of Python's own types."""
+    if hasattr(values, "compute"):
+        values = values.compute()
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    return list(values) if isinstance(values, tuple) else values

@@ -16,7 +16,7 @@ from cellucid_prepare.inputs.matrices import reading_means
 from cellucid_prepare.inputs.parts import Multimodal, Part
 from cellucid_prepare.inputs.zarr_library import zarr_for
 from cellucid_prepare.inputs.zarr_matrices import zarr_source
-from scx_core.sources.frames_with_bad_codes import frame_despite_codes
+from scx_core.sources.frames_with_bad_codes import LabelCodesError, element_despite_codes
 
 ROOT_DOCUMENTS = ("zarr.json", ".zgroup")
 
@@ -176,8 +176,8 @@ def _read(item: Any, *, path: Path) -> Any:
         raise
     except Exception as error:
         try:
-            despite = frame_despite_codes(item, partial(_read, path=path))
-        except ValueError as codes:
+            despite = element_despite_codes(item, partial(_read, path=path))
+        except LabelCodesError as codes:
             raise ValueError(f"{path}: {item.name}: {codes}") from error
         if despite is not None:
             return despite

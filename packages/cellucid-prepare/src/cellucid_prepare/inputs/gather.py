@@ -20,8 +20,9 @@ from cellucid_prepare.inputs.from_mudata import (
     mudata_components,
 )
 from cellucid_prepare.inputs.from_scx import experiment_part, experiment_parts
-from cellucid_prepare.inputs.open_files import input_path, opened_file
+from cellucid_prepare.inputs.open_files import add_codes, input_path, opened_file
 from cellucid_prepare.inputs.parts import Multimodal, Part
+from scx_core.sources.frames_with_bad_codes import noted_codes
 
 BY_HAND = ("obs", "var", "X", "graph", "embeddings", "vector_fields")
 
@@ -161,7 +162,11 @@ def _components(data: Any, faults: Faults) -> Components:
     import anndata
 
     if isinstance(data, anndata.AnnData | Part):
-        return anndata_components(data, faults)
+        with noted_codes() as codes:
+            components = anndata_components(data, faults)
+        if not isinstance(data, Part):  # a file's have been added when it was opened
+            add_codes(codes, faults)
+        return components
     faults.add_type(
         "data",
         f"is a {type(data).__name__}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,16 @@ def opened_file(path: Path, faults: Faults) -> Iterator[Any]:
         It is damaged, or compressed in a way that cannot be undone here.
     """
     with noted_codes() as codes, _opened_kind(path, faults) as content:
-        for place_in_file, problem in codes.items():
-            faults.add(place(place_in_file), problem, "write the column anew from its labels")
+        add_codes(codes, faults)
         yield content
+
+
+def add_codes(codes: Mapping[str, str], faults: Faults) -> None:
+    """Add what is wrong with codes of obs and var; other tables are not written."""
+    for place_in_file, problem in codes.items():
+        parts = place_in_file.strip("/").split("/")
+        if parts[2 if parts[0] == "mod" else 0] in ("obs", "var"):
+            faults.add(place(place_in_file), problem, "write the column anew from its labels")
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from cellucid_prepare._description import SCHEMA
+from cellucid_prepare._description import SCHEMA, Identity, check_identity
 from cellucid_prepare._faults import Faults
 from cellucid_prepare.checks.defaults import Contents, LaunchDefaults, check_defaults, given_before
-from cellucid_prepare.checks.identity import check_display_text, check_id
+from cellucid_prepare.inputs.components import identity_in
 from cellucid_prepare.ready.report import Findings
 from cellucid_prepare.ready.tree import StoredArray, StoredGroup, place
 
@@ -32,19 +32,42 @@ def check_description(root: StoredGroup, contents: Contents, findings: Findings)
     if values.get("schema") != SCHEMA:
         findings.fault(f"{WHERE}/schema", f"is {values.get('schema')!r}, not {SCHEMA}", MEND)
     found = Faults()
-    check_id(values.get("id"), found)
-    check_display_text(values.get("name"), "dataset_name", found)
+    check_identity(Identity(**identity_in(values)[0]), found)
     for fault in found.found:
-        name = fault.where.removeprefix("dataset_")
+        name = fault.where.removeprefix("dataset_").replace("_", "/")
         findings.fault(f"{WHERE}/{name}", fault.problem, MEND)
-    if isinstance(values.get("defaults"), dict):
+    for name in ("citation", "source", "defaults"):
+        if not isinstance(values.get(name, {}), dict):
+            findings.fault(f"{WHERE}/{name}", "is no group", MEND)
+    defaults = values.get("defaults", {})
+    if isinstance(defaults, dict):
         found = Faults()
-        given = LaunchDefaults(**given_before(values["defaults"]))
+        given = LaunchDefaults(**given_before(defaults))
         check_defaults(given, contents, found)
         for fault in found.found:
             findings.fault(f"{WHERE}/defaults", f"{fault.where}: {fault.problem}", fault.mend)
-    if root.children and uns is not None and uns.array("title") is None:
+        _check_latent_key(stored, given.latent_key, findings)
+    title = None if uns is None else uns.array("title")
+    if title is None:
         findings.note("uns['title']", "is missing", "give it the name that is shown")
+    elif title.kind != "T" or title.shape:
+        findings.fault("uns['title']", "is not a single text", MEND)
+
+
+def _check_latent_key(stored: StoredGroup, latent_key: Any, findings: Findings) -> None:
+    """The outlier quantiles were measured in the latent space that the defaults name."""
+    quantiles = stored.group("outlierQuantiles")
+    measured_in = None if quantiles is None else quantiles.array("latentKey")
+    if measured_in is None:
+        return
+    key = _value(measured_in)
+    if key != latent_key:
+        findings.fault(
+            f"{WHERE}/outlierQuantiles",
+            f"were measured in {key!r}, and the latent space of the defaults is "
+            + ("not given" if latent_key is None else repr(latent_key)),
+            MEND,
+        )
 
 
 def _plain(group: StoredGroup) -> dict[str, Any]:

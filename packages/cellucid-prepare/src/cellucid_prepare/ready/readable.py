@@ -78,6 +78,8 @@ def _check_element(item: Stored, at: Callable[[str], Any], findings: Findings) -
         # the innermost element that cannot be read is the one to name
         for child in item.children.values():
             _check_element(child, at, findings)
+    if isinstance(item, StoredArray):
+        _check_text(item, findings)
     arrays = [item] if isinstance(item, StoredArray) else list(arrays_in(item))
     # what is packed in a way that browsers lack has a fault of its own
     if len(findings.faults.found) > before or any(array.undecodable for array in arrays):
@@ -85,6 +87,23 @@ def _check_element(item: Stored, at: Callable[[str], Any], findings: Findings) -
     reason = _failure(at(item.path)) if _is_element(item) else None
     if reason is not None:
         _add(place(item.path), f"cannot be read by anndata: {reason}", findings)
+
+
+def _check_text(item: StoredArray, findings: Findings) -> None:
+    """Text of tables, and of what describes the data set, that anndata would read as bytes."""
+    parts = item.path.split("/")
+    if parts[0] == "mod":
+        parts = parts[2:]
+    read_as_text = parts[0] in ("obs", "var") or parts[:2] in (
+        ["uns", "cellucid"],
+        ["uns", "title"],
+    )
+    if read_as_text and item.kind == "T" and encoding(item) == "array":
+        _add(
+            place(item.path),
+            "is text that is marked as an array, which anndata reads as bytes",
+            findings,
+        )
 
 
 def _is_element(item: Stored) -> bool:

@@ -35,6 +35,10 @@ class Files(Protocol):
         """Of one of them."""
         ...
 
+    def links(self) -> list[str]:
+        """Those that are symbolic links, and folders that are."""
+        ...
+
 
 class FolderFiles:
     """Of a folder."""
@@ -53,6 +57,14 @@ class FolderFiles:
     def content(self, name: str) -> bytes:
         """See `Files`."""
         return (self._root / name).read_bytes()
+
+    def links(self) -> list[str]:
+        """See `Files`."""
+        return sorted(
+            path.relative_to(self._root).as_posix()
+            for path in self._root.rglob("*")
+            if path.is_symlink()
+        )
 
 
 class ZipFiles:
@@ -73,6 +85,10 @@ class ZipFiles:
     def content(self, name: str) -> bytes:
         """See `Files`."""
         return self._archive.read(self._top + name)
+
+    def links(self) -> list[str]:
+        """See `Files`."""
+        return []
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from scx_core.sources.base import (
     MatrixSource,
     ModalityContent,
 )
-from scx_core.sources.frames_with_bad_codes import refuse_lazy_codes
+from scx_core.sources.frames_with_bad_codes import lazy_frame_despite_codes
 
 if TYPE_CHECKING:
     import anndata
@@ -120,8 +120,10 @@ def frame_in_memory(frame: Any) -> pd.DataFrame:
     try:
         return cast("pd.DataFrame", frame.to_memory())
     except ValueError:
-        refuse_lazy_codes(frame)
-        raise
+        despite = lazy_frame_despite_codes(frame)
+        if despite is None:
+            raise
+        return despite
 
 
 def components_in_memory(mapping: Mapping[str, Any]) -> dict[str, Any]:

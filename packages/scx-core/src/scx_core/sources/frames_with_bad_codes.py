@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _noted: ContextVar[dict[str, str] | None] = ContextVar("codes that name no label", default=None)
 
 
+class LabelCodesError(ValueError):
+    """Codes of a frame name no label; the message has column, row and code."""
+
+
 @contextmanager
 def noted_codes() -> Iterator[dict[str, str]]:
     """Let frames of the block be read although codes name no label.
@@ -33,27 +37,30 @@ def noted_codes() -> Iterator[dict[str, str]]:
         _noted.reset(token)
 
 
-def frame_despite_codes(group: Any, read: Any) -> pd.DataFrame | None:
-    """A frame that anndata could not read, if codes are all that is wrong and they are noted.
+def element_despite_codes(group: Any, read: Any) -> pd.DataFrame | dict[str, Any] | None:
+    """An element that anndata could not read, if codes are all that is wrong and they are noted.
 
-    `group` is an element of HDF5 or Zarr, and `read` what reads one of its parts. None where the
-    reason is another.
+    `group` is an element of HDF5 or Zarr, a frame or a dictionary, and `read` what reads one of its
+    parts. None where the reason is another.
 
     Raises
     ------
-    ValueError
-        Codes are wrong and not noted: each with column, row and code.
+    LabelCodesError
+        Codes are wrong and not noted.
     """
     import pandas as pd
 
     if not hasattr(group, "keys"):
         return None
+    if group.attrs.get("encoding-type") == "dict":
+        # each member by itself, so that the one which is wrong is named
+        return {name: read(group[name]) for name in group}
     problems = {name: problem for name in group if (problem := _problem(group[name])) is not None}
     if not problems:
         return None
     noted = _noted.get()
     if noted is None or not {"_index", "column-order"} <= set(group.attrs):
-        raise ValueError("; ".join(f"column {name!r}: {problems[name]}" for name in problems))
+        raise LabelCodesError("; ".join(f"column {name!r}: {problems[name]}" for name in problems))
     noted |= {f"{group.name.rstrip('/')}/{name}": problem for name, problem in problems.items()}
     index = read(group[group.attrs["_index"]])
     columns = {
@@ -63,8 +70,25 @@ def frame_despite_codes(group: Any, read: Any) -> pd.DataFrame | None:
     return pd.DataFrame(columns, index=index)
 
 
-def refuse_lazy_codes(frame: Any) -> None:
-    """Raise a ValueError where codes of a lazily read frame name no label."""
+def lazy_frame_despite_codes(frame: Any) -> pd.DataFrame | None:
+    """A lazily read frame that could not be loaded, as `element_despite_codes` has it."""
+    import pandas as pd
+
+    problems = {name: problem for name, _, problem in _lazy_problems(frame)}
+    if not problems:
+        return None
+    noted = _noted.get()
+    if noted is None:
+        raise LabelCodesError("; ".join(f"column {name!r}: {problems[name]}" for name in problems))
+    noted |= {path: problem for _, path, problem in _lazy_problems(frame)}
+    listed = list(frame.columns)
+    loaded = frame[[name for name in listed if name not in problems]].to_memory()
+    gaps = {name: pd.Categorical([None] * len(loaded)) for name in problems}
+    return cast("pd.DataFrame", loaded.assign(**gaps)[listed])
+
+
+def _lazy_problems(frame: Any) -> Iterator[tuple[str, str, str]]:
+    """Each column of which codes name no label: its name, place in the file, and problem."""
     import h5py
 
     for name, variable in getattr(getattr(frame, "ds", None), "variables", {}).items():
@@ -77,7 +101,7 @@ def refuse_lazy_codes(frame: Any) -> None:
         else:
             problem = _problem(base[path])
         if problem is not None:
-            raise ValueError(f"column {str(name)!r}: {problem}")
+            yield str(name), f"/{str(path).strip('/')}", problem
 
 
 def _problem(column: Any) -> str | None:

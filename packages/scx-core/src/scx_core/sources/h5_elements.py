@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.sources.frames_with_bad_codes import frame_despite_codes
+from scx_core.sources.frames_with_bad_codes import LabelCodesError, element_despite_codes
 from scx_core.sources.hdf5 import Dataset, Group, attribute, is_dataset, where
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def read_element(item: Group | Dataset) -> Any:
             return anndata.io.read_elem(item)
         except Exception as error:
             try:
-                despite = frame_despite_codes(item, read_element)
-            except ValueError as codes:
+                despite = element_despite_codes(item, read_element)
+            except LabelCodesError as codes:
                 raise ValueError(f"{where(item)}: {codes}") from error
             if despite is not None:
                 return despite
