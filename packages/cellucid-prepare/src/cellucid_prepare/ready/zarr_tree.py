@@ -45,14 +45,14 @@ class FolderFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        # a store may have very many files, so they are looked up once
+        paths = sorted(root.rglob("*"))
+        self._names = [path.relative_to(root).as_posix() for path in paths if path.is_file()]
+        self._links = [path.relative_to(root).as_posix() for path in paths if path.is_symlink()]
 
     def names(self) -> list[str]:
         """See `Files`."""
-        return sorted(
-            path.relative_to(self._root).as_posix()
-            for path in self._root.rglob("*")
-            if path.is_file()
-        )
+        return self._names
 
     def content(self, name: str) -> bytes:
         """See `Files`."""
@@ -60,11 +60,7 @@ class FolderFiles:
 
     def links(self) -> list[str]:
         """See `Files`."""
-        return sorted(
-            path.relative_to(self._root).as_posix()
-            for path in self._root.rglob("*")
-            if path.is_symlink()
-        )
+        return self._links
 
 
 class ZipFiles:
