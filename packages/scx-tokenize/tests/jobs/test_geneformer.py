@@ -76,7 +76,7 @@ def test_versions_collapse_and_unknown_genes_count_for_the_total(
     expected = geneformer(adata, tokens_of(), medians_of(), size=2048, special=False)
     assert ids_of(tmp_path / "out") == expected
     (entry,) = manifest["inputs"]
-    assert (entry["genes"], entry["known_genes"], entry["merged_genes"]) == (60, 40, 2)
+    assert (entry["genes"], entry["known_genes"], entry["merged_genes"]) == (60, 42, 2)
 
 
 def test_order_of_the_files_genes_does_not_matter_also_for_ties(tmp_path: Path) -> None:

@@ -198,8 +198,10 @@ def test_folders_of_others_are_left_alone(tmp_path: Path, paths: list[Path]) -> 
     for overwrite in (False, True):
         with pytest.raises(FileExistsError, match=r"not empty and has no manifest\.json"):
             run(paths, out, overwrite=overwrite)
-    with pytest.raises(FileExistsError, match="is a file; OUT is a folder"):
+    with pytest.raises(ValueError, match=r"a\.scx is the file that is read"):
         run(paths, paths[0])
+    with pytest.raises(FileExistsError, match="is a file; OUT is a folder"):
+        run(paths, out / "thesis.txt")
     assert tree(tmp_path) == before
     run(paths, tmp_path / "ours")
     (tmp_path / "ours" / "thesis.txt").write_text("mine")

@@ -99,10 +99,11 @@ def test_rows_together_in_parts_and_reversed_have_the_same_tokens(
 def test_rows_with_fewer_exactly_and_more_than_k_genes() -> None:
     rows = sp.csr_matrix(np.array([[0, 5, 1, 0, 0], [3, 0, 2, 4, 0], [1, 2, 3, 4, 5]], np.float32))
     top = tk.top_k(rows, k=3, n_genes_total=5)
-    ids, values, mask = (top[name].reshape(3, 3) for name in ("ids", "values", "mask"))
+    ids, values, mask, pad = (top[name].reshape(3, 3) for name in ("ids", "values", "mask", "pad"))
     assert ids.tolist() == [[1, 2, tk.pad_id(5)], [3, 0, 2], [4, 3, 2]]
     assert values.tolist() == [[5, 1, 0], [4, 3, 2], [5, 4, 3]]
-    assert mask.tolist() == [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert not mask.any()
+    assert pad.tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
     assert min(tk.pad_id(5), tk.gene_mask_id(5)) >= 5
 
 
