@@ -349,6 +349,14 @@ def test_hide_readout_by_set() -> None:
             {"enc_mask_positions": [True] * 4, "query_offsets": [0, 1, 2]},
             "enc_mask_positions has 4 entries, but 2 are needed",
         ),
+        (
+            {"query_gene_ids": [[1], [2]], "enc_mask_positions": None},
+            r"query_gene_ids has shape \(2, 1\), but a table has k_dec=2 columns",
+        ),
+        (
+            {"enc_mask_positions": [[True] * 4]},
+            r"enc_mask_positions has shape \(1, 4\), but a table has k_dec=2 columns",
+        ),
         ({"shape": (3, 40)}, r"shape=\(3, 40\) does not fit 2 rows"),
         ({"shape": (2, 41)}, r"shape=\(2, 41\) does not fit"),
         ({"hide_readout": [True] * 3}, "hide_readout has 3 entries, but 2 are needed"),

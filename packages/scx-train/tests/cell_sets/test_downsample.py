@@ -113,6 +113,26 @@ def test_a_row_depends_on_its_key_alone(method: Any) -> None:
     assert all(whole[row] == values for row, values in alone.items())
 
 
+@pytest.mark.parametrize("argument", ["file_identities", "rows"])
+def test_numbers_of_64_bits_may_come_in_a_list(argument: str) -> None:
+    """One beyond int64 beside another that is not: numpy makes floats of such a list."""
+    arguments: dict[str, Any] = {
+        "indptr": [0, 2, 4], "indices": [0, 1, 0, 1], "data": [70, 80, 70, 80],
+        "rows": [3, 4], "file_identities": 5, "target": 60,
+    }  # fmt: skip
+    numbers = [2**64 - 1, 12345]
+    expected = downsample_counts_csr(**{**arguments, argument: np.array(numbers, np.uint64)})
+    for several in (numbers, tuple(numbers), [np.uint64(numbers[0]), numbers[1]]):
+        found = downsample_counts_csr(**{**arguments, argument: several})
+        assert found["data"].tolist() == expected["data"].tolist()
+    with pytest.raises(ValueError, match=f"{argument} holds 18446744073709551616"):
+        downsample_counts_csr(**{**arguments, argument: [2**64, 1]})
+    with pytest.raises(TypeError, match=f"{argument} has dtype float64, but whole numbers"):
+        downsample_counts_csr(**{**arguments, argument: [1.0, 2.0]})
+    with pytest.raises(TypeError, match=f"{argument} has dtype bool"):
+        downsample_counts_csr(**{**arguments, argument: [True, False]})
+
+
 def test_seed_file_row_and_method_each_change_the_draw() -> None:
     arguments: dict[str, Any] = {
         "indptr": [0, 200],

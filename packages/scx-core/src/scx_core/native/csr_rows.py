@@ -100,7 +100,12 @@ def whole_numbers(value: Any, dtype: npt.DTypeLike, argument: str, *, who: str) 
     """A one-dimensional array of whole numbers as `dtype`, C-contiguous; each has to fit."""
     array = vector(value, argument, who=who)
     wanted = np.dtype(dtype)
-    if array.dtype.kind not in "iu" and array.size:
+    exact = array.dtype.kind in "iu"
+    if array.dtype.kind in "fO" and isinstance(value, list | tuple):
+        # Of whole numbers some of which are beyond int64 numpy makes floats, which are not exact.
+        exact = all(isinstance(one, int | np.integer) for one in value)
+        array = np.array([int(one) for one in value], dtype=np.object_) if exact else array
+    if not exact and array.size:
         raise _wrong_kind(who, argument, array, "whole numbers")
     if array.size and not np.can_cast(array.dtype, wanted):
         limits = np.iinfo(wanted)

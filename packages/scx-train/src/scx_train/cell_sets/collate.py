@@ -150,7 +150,7 @@ def collate_cellset_gathered(
     n_genes = arguments.whole_number(n_genes_total, "n_genes_total", lowest=1, who=_WHO)
     if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"{_WHO}: mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
-    query = _query_genes(query_gene_ids)
+    query = _query_genes(_flat(query_gene_ids, "query_gene_ids", widths["k_dec"]))
     row_starts = None if query_offsets is None else _offsets(query_offsets, "query_offsets")
     if row_starts is not None:
         _check_length(row_starts, "query_offsets", n_rows + 1, "n_rows + 1")
@@ -158,7 +158,9 @@ def collate_cellset_gathered(
         raise ValueError(
             f"{_WHO}: shape={shape} does not fit {n_rows} rows and n_genes_total={n_genes}"
         )
-    marks = _flags(enc_mask_positions, "enc_mask_positions")
+    marks = _flags(
+        _flat(enc_mask_positions, "enc_mask_positions", widths["k_dec"]), "enc_mask_positions"
+    )
     hidden = _hidden(hide_readout, offsets, n_rows, by_set=row_starts is None)
     measured = None if n_measured is None else _offsets(n_measured, "n_measured")
     if measured is not None and len(measured) == 0 and mode != "pflog_raw":
@@ -230,9 +232,20 @@ def _check_length(array: npt.NDArray[Any], argument: str, length: int, reason: s
         )
 
 
+def _flat(value: Any, argument: str, k_dec: int) -> Any:
+    """A table of `k_dec` columns row after row; anything else as it is."""
+    array = np.asanyarray([] if value is None else value)  # a masked array stays one
+    if array.ndim != 2:
+        return array
+    if array.size and array.shape[1] != k_dec:
+        raise ValueError(
+            f"{_WHO}: {argument} has shape {array.shape}, but a table has k_dec={k_dec} columns"
+        )
+    return array.ravel()
+
+
 def _query_genes(value: Any) -> npt.NDArray[np.int32]:
-    array = np.asanyarray(value)  # a masked array stays one, and is refused
-    array = vector(array.ravel() if array.ndim == 2 else array, "query_gene_ids", who=_WHO)
+    array = vector(value, "query_gene_ids", who=_WHO)
     if array.dtype != np.int32 and array.dtype.kind in "iu" and array.dtype.itemsize >= 4:
         # No row holds them either way; so they need not fit into 32 bits.
         array = np.where((array < 0) | (array > _ID_MAX), -1, array)

@@ -82,14 +82,13 @@ def downsample_counts_csr(
         An argument holds something else than numbers.
     """
     batch = csr_rows(indptr, indices, data, who=_WHO)
-    identities = np.asarray(file_identities)
-    if identities.ndim == 0:
+    if np.ndim(file_identities) == 0:
         number = arguments.whole_number(
             file_identities, "file_identities", lowest=0, highest=arguments.SEED_MAX
         )
         per_row = np.full(batch.n_rows, number, dtype=np.uint64)
     else:
-        per_row = _per_row(identities, "file_identities", batch.n_rows)
+        per_row = _per_row(file_identities, "file_identities", batch.n_rows)
     numbers = (
         np.arange(batch.n_rows, dtype=np.uint64)
         if rows is None
