@@ -55,6 +55,7 @@ def test_forms_of_a_list_of_paths(files: list[Path], form: Callable[[Any], Any])
         (lambda paths: [str(paths[0]).encode()], r"path\[0\] must be .*, not bytes"),
         (lambda paths: [paths], r"path\[0\] must be a str or os.PathLike, one file, not list"),
         (lambda paths: np.array(str(paths[0])), "path must be a path or a list of paths"),
+        (lambda paths: anndata.AnnData(), "list of paths, not AnnData: write it to a file first"),
         (lambda paths: None, "path must be a path or a list of paths, not NoneType"),
     ],
 )

@@ -30,7 +30,7 @@ def local_path(value: Any, argument: str = "path", *, writing: bool = False) -> 
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
-        raise TypeError(_no_path(value, argument))
+        raise TypeError(no_path(value, argument))
     path = str(path)  # numpy has a str of its own, which shows its type
     if path.startswith("file:/"):
         local = re.sub("^file:(//)?", "", path)
@@ -55,15 +55,17 @@ def is_address(text: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) is not None and not os.path.exists(text)
 
 
-def _no_path(value: Any, argument: str) -> str:
+def no_path(value: Any, argument: str, needed: str = "a str or os.PathLike") -> str:
+    """What is said of a value that is no path; `needed` is what may stand there."""
     kind = type(value).__name__
-    text = f"{argument} must be a str or os.PathLike"
+    text = f"{argument} must be {needed}"
     if kind in ("AnnData", "MuData"):
         return f"{text}, not {kind}: write it to a file first, with scx_core.write(data, path)"
     if kind == "Experiment":
         return f"{text}, not {kind}: the path of an open file is experiment.path"
     several = isinstance(value, Iterable) and not isinstance(value, bytes | os.PathLike)
-    return f"{text}{', one file' if several else ''}, not {kind}"
+    one = ", one file" if several and "list" not in needed else ""
+    return f"{text}{one}, not {kind}"
 
 
 def input_paths(
@@ -122,7 +124,8 @@ def refuse_repeats(paths: Sequence[str], argument: str = "inputs") -> None:
         # some file systems number nothing
         key = (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
         if key in seen:
-            raise ValueError(f"{argument} name {path} twice (also as {seen[key]})")
+            other = "" if path == seen[key] else f" (also as {seen[key]})"
+            raise ValueError(f"{argument} name {path} twice{other}")
         seen[key] = path
 
 

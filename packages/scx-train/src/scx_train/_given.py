@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._paths import input_paths, local_path, refuse_repeats
+from scx_core._paths import input_paths, local_path, no_path, refuse_repeats
 from scx_train._arguments import flag
 
 
@@ -52,11 +52,11 @@ def path_list(value: Any, argument: str = "path") -> tuple[str, ...]:
         or not isinstance(value, Iterable)
         or getattr(value, "ndim", 1) == 0
     ):
-        raise TypeError(f"{argument} must be a path or a list of paths, not {type(value).__name__}")
+        raise TypeError(no_path(value, argument, "a path or a list of paths"))
     paths = tuple(
         file
         for place, path in enumerate(ordered(value, argument))
-        for file in _files_of(one_path(path, f"{argument}[{place}]"), argument)
+        for file in _files_of(local_path(path, f"{argument}[{place}]"), argument)
     )
     if not paths:
         raise ValueError(f"{argument} is an empty list: name at least one file")
@@ -69,21 +69,22 @@ def one_path_or_list(value: Any, argument: str = "path") -> str | tuple[str, ...
     Raises as `one_path` and `path_list`.
     """
     if isinstance(value, str | os.PathLike):
-        path = one_path(value, argument)
+        path = local_path(value, argument)
         files = _files_of(path, argument)
-        return path if files == [path] else tuple(files)
+        return absolute(path) if files == [absolute(path)] else tuple(files)
     return path_list(value, argument)
 
 
 def _files_of(path: str, argument: str) -> list[str]:
     """The .scx files of a folder or a pattern; any other path is a file, be it there or not.
 
-    Whoever opens them names all those of a list that are not there.
+    Whoever opens them names all those of a list that are not there. They are made absolute after
+    the pattern has been expanded: the name of the working directory is no part of it.
     """
     is_pattern = glob.has_magic(path) and not os.path.exists(path)
     if not is_pattern and not os.path.isdir(path):
-        return [path]
-    return input_paths(path, suffixes=(".scx",), argument=argument)
+        return [absolute(path)]
+    return [absolute(file) for file in input_paths(path, suffixes=(".scx",), argument=argument)]
 
 
 def refuse_repeated(paths: Iterable[str], *, allowed: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from scx_core._errors import CorruptFileError
+from scx_core._errors import CorruptFileError, NameNotFoundError
 
 Read = TypeVar("Read")
 
@@ -43,8 +43,8 @@ class Faults:
             for error in self._errors
         )
         kind = next(kind for kind in KINDS if isinstance(first, kind))
-        # Python shows the message of a KeyError as a literal, without its line breaks.
-        raise kind(("; " if kind is KeyError else "\n").join(texts)) from first
+        # Python shows the message of a plain KeyError as a literal, without its line breaks.
+        raise (NameNotFoundError if kind is KeyError else kind)("\n".join(texts)) from first
 
 
 def each_of(names: Iterable[str], read: Callable[[str], Read]) -> dict[str, Read]:
