@@ -38,13 +38,17 @@ def test_ids_come_from_a_column_and_a_gap_matches_nothing() -> None:
     assert union.matches[0].share_known == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, "", " ", "nan", "NaN", "<NA>"])
+@pytest.mark.parametrize(
+    "missing", [None, float("nan"), pd.NA, "", " ", "nan", "NaN", "<NA>", "NA"]
+)
 def test_genes_without_an_id_are_counted_one_by_one(missing: object) -> None:
     var = table([f"name {number}" for number in range(200)], gene_id=[*IDS[:4], *[missing] * 196])
     genes = file_genes("a.h5ad", var, "gene_id")
     vocabulary = [f"ENSG{number:011d}" for number in range(1, 1001)]
     for others in (vocabulary, None):
-        with pytest.raises(ValueError, match=r"a\.h5ad: 4 of its 200 genes .* 2% of what"):
+        with pytest.raises(
+            ValueError, match=r"a\.h5ad: 4 of its 200 genes .* 2% of what.* 196 of .* have no id"
+        ):
             match_genes([genes], others)
         (match,) = match_genes([genes], others, min_known_genes=0).matches
         assert (match.n_genes, match.n_known, match.share_known) == (200, 4, 0.02)

@@ -26,8 +26,8 @@ VERSIONED_ENSEMBL_ID = re.compile(r"(ENS[A-Z]{0,6}[GTP][0-9]{11})\.[0-9]+")
 EXAMPLES = 3
 # What stands for the id of a gene that has none. It is no gene's: files cannot hold it.
 NO_ID = "\0"
-# What Python's libraries write for a missing entry that is stored as text.
-MISSING_TEXTS = frozenset({"", "nan", "NaN", "None", "<NA>"})
+# What Python's libraries and R write for a missing entry that is stored as text.
+MISSING_TEXTS = frozenset({"", "nan", "NaN", "None", "<NA>", "NA"})
 GENERAL_ADVICE = "gene_key names a column of var to match by instead of the index"
 
 
@@ -200,6 +200,7 @@ def join_genes(
     genes: Wanted,
     min_known_genes: float = MIN_KNOWN_GENES,
     advice: Sequence[str] | None = None,
+    n_without_id: int = 0,
 ) -> JoinedGenes:
     """Find the common genes of files.
 
@@ -218,6 +219,9 @@ def join_genes(
         The least `share_known` of each file.
     advice
         For each file what a message about unknown genes ends with; None for a general one.
+    n_without_id
+        How many genes the list of `genes` would also have, had they an id: its files know them as
+        little as any other gene without one. Default 0.
 
     Raises
     ------
@@ -241,7 +245,7 @@ def join_genes(
         known = _known_by_others(ids, files_of)
     else:
         known = [
-            _known([name for name in names if name in column_of], names, len(wanted))
+            _known([name for name in names if name in column_of], names, len(wanted) + n_without_id)
             for names in ids
         ]
     measured = np.zeros((len(paths), len(wanted)), dtype=bool)
@@ -398,12 +402,16 @@ def _check_known(
         if not match.n_genes:
             faults.append(f"{match.path} has no genes")
             continue
-        examples = ", ".join(map(str, names[:EXAMPLES]))
+        with_id = [name for name in names if matched_id(name) != NO_ID]
+        gaps = len(names) - len(with_id)
+        looks = f"{gaps} of its genes have no id. " if gaps else ""
+        if with_id:
+            examples = ", ".join(map(str, with_id[:EXAMPLES]))
+            looks += f"Its genes look like {examples}; are they ids of the same kind and species? "
         faults.append(
             f"{match.path}: {match.n_known} of its {match.n_genes} genes {known}, "
             f"{match.share_known:.0%} of what could be: less than "
-            f"min_known_genes={least:g}. Its genes look like {examples}; are they ids of the same "
-            f"kind and species? {remedy}"
+            f"min_known_genes={least:g}. {looks}{remedy}"
         )
     if faults:
         raise ValueError("\n".join(faults))

@@ -89,6 +89,7 @@ def match_genes(
     vocabulary: Sequence[str] | None = None,
     *,
     min_known_genes: float = MIN_KNOWN_GENES,
+    n_without_id: int = 0,
 ) -> JoinedGenes:
     """Where each file's genes are in a vocabulary, or in the union of all files' genes.
 
@@ -104,6 +105,8 @@ def match_genes(
     min_known_genes
         The least `share_known` that the vocabulary, or any other file, has to give a file: see
         `GeneMatch`. 0 to 1.
+    n_without_id
+        As of `join_genes`: genes that the vocabulary lacks since they have no id.
 
     Returns
     -------
@@ -125,6 +128,7 @@ def match_genes(
         genes="union" if vocabulary is None else list(vocabulary),
         min_known_genes=min_known_genes,
         advice=[file.advice for file in files],
+        n_without_id=n_without_id,
     )
 
 

@@ -188,3 +188,21 @@ def test_genes_without_an_id_get_no_token(tmp_path: Path) -> None:
     scx_tokenize.run("bin", path, tmp_path / "out", gene_key="id")
     dictionary = json.loads((tmp_path / "out" / "token_dictionary.json").read_text())
     assert dictionary == {f"gene {place}": place for place in range(40)}
+
+
+def test_genes_without_an_id_are_unknown_also_to_the_vocabulary_of_their_own_file(
+    tmp_path: Path,
+) -> None:
+    adata = cells(20)
+    names = [f"gene {place}" for place in range(adata.n_vars)]
+    adata.var["id"] = names
+    full = written(adata, tmp_path / "full.scx")
+    adata.var["id"] = [*names[:6], *[""] * 54]
+    gaps = written(adata, tmp_path / "gaps.scx")
+    for inputs in (gaps, [gaps, full]):
+        with pytest.raises(ValueError, match=r"gaps\.scx: 6 of its 60 genes .* 54 of .* no id"):
+            scx_tokenize.run("bin", inputs, tmp_path / "out", gene_key="id")
+    manifest = scx_tokenize.run(
+        "bin", [gaps, full], tmp_path / "out", gene_key="id", min_known_genes=0.1
+    )
+    assert [entry["share_known"] for entry in manifest["inputs"]] == [0.1, 0.1]

@@ -74,7 +74,7 @@ def medians(
         The column of var with the ids by which genes are the same over files; None (default) for
         the index. Versions of Ensembl ids do not count, and values of genes of a cell that have one
         id are added before they are normalised. Genes without an id (a missing or blank entry, or
-        one of the texts "nan", "NaN", "None" and "<NA>") count for the library size alone.
+        one of the texts "nan", "NaN", "None", "<NA>" and "NA") count for the library size alone.
     min_known_genes
         The least share of a file's genes that some other file has to have, 0 to 1, default 0.5: it
         tells of files whose ids are of another kind or species. For one file it is the share of its

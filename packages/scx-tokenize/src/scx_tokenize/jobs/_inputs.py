@@ -116,11 +116,13 @@ def input_files(
     options: InputOptions,
     *,
     chosen: Sequence[str] | None,
+    n_without_id: int,
 ) -> tuple[InputFile, ...]:
     """The inputs with the places of their genes in the vocabulary.
 
     `chosen` are the ids to take; None takes all that the vocabulary has. .h5ad files that are not
-    in rows have no `turned` yet.
+    in rows have no `turned` yet. `n_without_id` is as of `join_genes`, for a vocabulary that is the
+    genes of a file.
 
     Raises
     ------
@@ -131,6 +133,7 @@ def input_files(
         [one.genes for one in inspected],
         vocabulary.names,
         min_known_genes=options.min_known_genes,
+        n_without_id=n_without_id,
     )
     wanted = None
     if chosen is not None:

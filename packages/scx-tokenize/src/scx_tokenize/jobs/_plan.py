@@ -87,11 +87,14 @@ def plan_job(
     inspected = [inspect(path, reading) for path in paths]
     if not any(one.n_cells for one in inspected):
         raise ValueError(_no_cells(inspected, obs_filter))
+    n_without_id = 0
     if vocabulary is None:
-        ids = dict.fromkeys(inspected[0].genes.ids)
-        names = [name for name in ids if matched_id(name) != NO_ID]
+        ids = inspected[0].genes.ids
+        with_id = [name for name in ids if matched_id(name) != NO_ID]
+        n_without_id = len(ids) - len(with_id)
+        names = list(dict.fromkeys(with_id))
         vocabulary = _vocabulary(None, None, names, method.special, method.append_special)
-    files = input_files(inspected, vocabulary, reading, chosen=chosen)
+    files = input_files(inspected, vocabulary, reading, chosen=chosen, n_without_id=n_without_id)
     if method.takes_counts is not None:
         odd = [one.path for one in inspected if one.has_fractions]
         warn_of_fractions(odd, source, f"{method.takes_counts} takes")

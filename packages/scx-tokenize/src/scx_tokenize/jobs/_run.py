@@ -109,7 +109,7 @@ def run(
     gene_key
         The column of var that has the genes' ids; None for the index. Versions of Ensembl ids do
         not count, and genes that come to one id are added. A gene without an id is unknown: its
-        entry is missing or blank, or one of the texts "nan", "NaN", "None" and "<NA>".
+        entry is missing or blank, or one of the texts "nan", "NaN", "None", "<NA>" and "NA".
     min_known_genes
         The least share of a file's genes that must be known, or of the known ones that it must
         have if that is more. 0 to 1.

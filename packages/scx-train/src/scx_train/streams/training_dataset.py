@@ -164,8 +164,8 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         a list of names, in the order wanted. Versions of Ensembl ids do not count
         (`ENSG00000000003.15` is `ENSG00000000003`); raw values of genes of a file that so get one
         name are added. A gene without an id is left out: its entry is missing or blank, or one of
-        the texts "nan", "NaN", "None" and "<NA>" that Python writes for a missing one. Totals for
-        `normalize` and PFlog's mean are over all genes that a file stores all the same.
+        the texts "nan", "NaN", "None", "<NA>" and "NA" that Python and R write for a missing one.
+        Totals for `normalize` and PFlog's mean are over all genes that a file stores all the same.
         `hvg_indices` are positions among the common genes. None (default): the files must agree.
     gene_key
         The column of var to match genes by; None (default) for its index, the names.
