@@ -188,8 +188,8 @@ def test_what_is_refused(make_file: MakeFile) -> None:
         paired_plans(path, "target", "NONE")
     with pytest.raises(KeyError, match="donor"):
         paired_plans(path, "target", "none", ["donor"])
-    with pytest.raises(KeyError, match="pert"):
-        paired_plans(path, "pert", "none")
+    with pytest.raises(KeyError, match=r"'pert'.*\n.*'donor'"):
+        paired_plans(path, "pert", "none", ["donor"])
     with pytest.raises(TypeError, match="match='batch' must be a list of names"):
         paired_plans(path, "target", "none", "batch")
     with pytest.raises(ValueError, match="batch_size=0"):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from scx_core._faults import Faults
+
 StrPath: TypeAlias = str | os.PathLike[str]
 
 EXAMPLES = 5
@@ -110,7 +112,11 @@ def input_paths(
         named = path.name.lower().endswith(tuple(suffixes))
         return is_input(path) and (named or path.is_dir())
 
-    paths = [path for text in texts for path in _inputs_of(text, kinds, is_input, is_wanted)]
+    paths, faults = [], Faults()
+    for text in texts:
+        with faults.kept():
+            paths += _inputs_of(text, kinds, is_input, is_wanted)
+    faults.raise_kept()
     if not paths:
         raise ValueError(f"{argument} is empty: name at least one {kinds} file")
     return paths

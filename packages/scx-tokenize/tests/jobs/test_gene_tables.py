@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,21 @@ def test_genes_without_an_id_are_unknown_also_to_the_vocabulary_of_their_own_fil
         "bin", [gaps, full], tmp_path / "out", gene_key="id", min_known_genes=0.1
     )
     assert [entry["share_known"] for entry in manifest["inputs"]] == [0.1, 0.1]
+
+
+def test_all_faulty_inputs_are_named_at_once(tmp_path: Path) -> None:
+    good = written(cells(10), tmp_path / "good.scx")
+    (tmp_path / "text.scx").write_text("not a file of counts, but a text")
+    (tmp_path / "cut.scx").write_bytes(good.read_bytes()[:5000])
+    damaged = [good, tmp_path / "text.scx", tmp_path / "cut.scx"]
+    missing = [tmp_path / "gone.scx", good, tmp_path / "none.scx"]
+    runs: list[Callable[[list[Path]], object]] = [
+        lambda inputs: scx_tokenize.run("bin", inputs, tmp_path / "out"),
+        lambda inputs: scx_tokenize.medians(inputs, tmp_path / "medians.parquet"),
+    ]
+    for run in runs:
+        with pytest.raises(ValueError, match=r"text\.scx(?s:.*)\n.*cut\.scx"):
+            run(damaged)
+        with pytest.raises(FileNotFoundError, match=r"gone\.scx(?s:.*)\n.*none\.scx"):
+            run(missing)
+    assert not (tmp_path / "out").exists()

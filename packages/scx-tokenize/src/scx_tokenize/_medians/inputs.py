@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._faults import each_of
 from scx_core._genes import JoinedGenes
 from scx_tokenize._genes import FileGenes, file_genes, match_genes
 from scx_tokenize.jobs._cells import Cells, H5adCells, open_cells
@@ -92,7 +94,7 @@ def look_at(
     paths: Sequence[str], selection: Selection, *, min_known_genes: float
 ) -> tuple[list[Input], JoinedGenes]:
     """Open each file once, and match their genes; errors as of `medians`."""
-    looked = [_look_at_one(path, selection) for path in paths]
+    looked = list(each_of(paths, partial(_look_at_one, selection=selection)).values())
     genes = match_genes([ids for _, ids in looked], min_known_genes=min_known_genes)
     tell_of_fractions([each for each, _ in looked if each.has_fractions])
     identities = content_identities(paths)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scx_core._faults import each_of
 from scx_core._genes import NO_ID, matched_id
 from scx_core._output_paths import refuse_inputs
 from scx_core._paths import StrPath, local_path
@@ -84,7 +86,7 @@ def plan_job(
     vocabulary = None
     if tokens is not None or medians is not None:
         vocabulary = _vocabulary(tokens, medians, None, method.special, method.append_special)
-    inspected = [inspect(path, reading) for path in paths]
+    inspected = list(each_of(paths, partial(inspect, options=reading)).values())
     if not any(one.n_cells for one in inspected):
         raise ValueError(_no_cells(inspected, obs_filter))
     n_without_id = 0

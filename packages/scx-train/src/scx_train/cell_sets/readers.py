@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import CorruptFileError
+from scx_core._faults import Faults
 from scx_core._section_names import SectionType
 from scx_core.native.container import FileReader
 from scx_core.native.matrix import Matrix
 from scx_train._given import one_path_or_list, path_list
 from scx_train.inputs.content import rows_digest
 from scx_train.inputs.counts import warn_unless_counts
-from scx_train.inputs.faults import Faults
 from scx_train.inputs.source import open_source
 
 

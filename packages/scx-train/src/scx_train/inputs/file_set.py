@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import NameNotFoundError
+from scx_core._faults import Faults
 from scx_core._genes import GeneLists, JoinedGenes, Wanted, join_genes
 from scx_train._arguments import is_list, number, text
 from scx_train._given import one_path, ordered, refuse_repeated
 from scx_train._warn import warn
-from scx_train.inputs.faults import Faults
 from scx_train.inputs.joined_files import JoinedFiles
 from scx_train.inputs.source import Source, open_source
 

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._faults import Faults
 from scx_train.inputs.cells import Cells
-from scx_train.inputs.faults import Faults
 from scx_train.inputs.obs import EXACT_IN_FLOAT64, ObsValues, farthest_from_0
 
 PartT = TypeVar("PartT", bound=Cells)

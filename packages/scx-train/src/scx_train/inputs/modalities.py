@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import NameNotFoundError
+from scx_core._faults import each_of
 from scx_core.experiment._modality import Modality
-from scx_train.inputs.faults import each_of
 from scx_train.inputs.obs import (
     EXACT_IN_FLOAT64,
     ObsValues,

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import NameNotFoundError
+from scx_core._faults import Faults
 from scx_train._by_modality import ByModality
 from scx_train._given import refuse_repeated
-from scx_train.inputs.faults import Faults
 from scx_train.inputs.file_set import (
     FileSet,
     GeneOptions,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from scx_core import _section_names as section_names
 from scx_core._errors import CorruptFileError, NameNotFoundError
+from scx_core._faults import each_of
 from scx_core._genes import gene_ids
 from scx_core._section_names import SectionType
 from scx_core.experiment import Experiment
@@ -22,7 +23,6 @@ from scx_core.native.container import FileReader, Section
 from scx_core.native.matrix import Matrix
 from scx_train._given import one_path
 from scx_train._warn import warn
-from scx_train.inputs.faults import each_of
 from scx_train.inputs.obs import (
     ObsValues,
     file_column,

@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._faults import each_of
 from scx_core.experiment import Experiment
 from scx_core.native.pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_train import _arguments as arguments
@@ -318,7 +320,7 @@ def _read(
         is_cell = np.ones(experiment.n_obs_physical, dtype=np.bool_)
         is_cell[experiment.deleted_rows] = False
         if modality is None:
-            columns = {name: file_column(experiment, name) for name in names}
+            columns = each_of(names, partial(file_column, experiment))
         else:
             source = source_of(experiment, experiment.modality(modality), "X")
             columns = source.obs_columns(names)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._faults import Faults
 from scx_core.experiment import Experiment
 from scx_core.native.pipeline import epoch_stream, shuffle
 from scx_train import _arguments as arguments
 from scx_train._given import one_path_or_list, refuse_repeated
-from scx_train.inputs.faults import Faults
 from scx_train.inputs.joined_files import joined
 from scx_train.inputs.obs import ObsValues, file_column
 from scx_train.streams.sampling import label_numbers
