@@ -126,7 +126,7 @@ def test_a_pattern_and_a_source_for_each_file(files: list[Path]) -> None:
     )
     with pytest.raises(ValueError, match=r"0\.scx twice"):
         module_of([pattern, files[0]])
-    with pytest.raises(KeyError, match=r"no layer 'x'.*no layer 'x'"):
+    with pytest.raises(KeyError, match=r"no layer 'x'.*\n.*no layer 'x'"):
         module_of(pattern, source="layers/x")
 
 
