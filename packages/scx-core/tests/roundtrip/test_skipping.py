@@ -154,3 +154,18 @@ def test_ragged_arrays_of_files_without_their_package(
         scx_core.from_h5ad(
             tmp_path / "a.h5ad", tmp_path / "a.scx", skip="unstorable", overwrite=True
         )
+
+
+@pytest.mark.parametrize("place", ["uns", "uns/tcr"])
+def test_an_awkward_array_in_uns_is_left_out_without_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("scx_core.sources.h5_elements.find_spec", lambda _name: None)
+    path = tmp_path / "a.h5ad"
+    anndata.AnnData(np.ones((3, 2), np.float32), uns={"k": 1, "tcr": {"n": 2}}).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        airr = file[place].create_group("airr")
+        airr.attrs.update({"encoding-type": "awkward-array", "encoding-version": "0.1.0"})
+    with pytest.warns(scx_core.ScxWarning, match="AwkwardArray.*the entry is left out"):
+        scx_core.from_h5ad(path, tmp_path / "a.scx")
+    assert scx_core.open(tmp_path / "a.scx").uns == {"k": 1, "tcr": {"n": 2}}

@@ -28,6 +28,10 @@ ALIGNED = ("obsm", "varm", "obsp", "varp")
 CATEGORIES_SUFFIX = "_categories"
 
 
+class AwkwardArray:
+    """Stands in `uns` for an awkward array whose package is not installed: it is left out."""
+
+
 def read_element(item: Group | Dataset) -> Any:
     """What anndata makes of one element.
 
@@ -39,6 +43,8 @@ def read_element(item: Group | Dataset) -> Any:
     import anndata
 
     if attribute(item, "encoding-type") == "awkward-array" and find_spec("awkward") is None:
+        if "/uns/" in f"{item.name}/":
+            return AwkwardArray()
         raise ValueError(
             f"{where(item)} is an awkward array, whose package is not installed: "
             "`pip install awkward`"
