@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from scx_core._user_warnings import warn_user
 from scx_train._warn import warn
 from scx_train.lightning.scvi_columns import ColumnsOfModule, Rows
 from scx_train.lightning.scvi_registry import scvi_registry
@@ -204,11 +204,10 @@ class ScviModule:
                     "out"
                 )
         if options["normalize"] or options["log1p"] or options.get("pflog"):
-            warnings.warn(
+            warn_user(
                 "the batches of this ScxDataModule are normalised, but models of scvi-tools need "
                 "counts: pass normalize=False, log1p=False",
                 UserWarning,
-                stacklevel=3,
             )
             return
         step = max(1, self.n_obs // N_CELLS_LOOKED_AT)
@@ -217,12 +216,11 @@ class ScviModule:
             values = _values(batch["X"])
             wrong = values[(values < 0) | (values != np.floor(values))]
             if wrong.size:
-                warnings.warn(
+                warn_user(
                     f"{self._where} holds values such as {wrong[0]:.6g}, which are no counts, but "
                     "models of scvi-tools need counts: choose them with source=..., for example "
                     "source='layers/counts' or source='raw'",
                     UserWarning,
-                    stacklevel=3,
                 )
                 return
 

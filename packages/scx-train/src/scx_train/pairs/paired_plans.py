@@ -10,7 +10,6 @@ that for the tag "SCXPCTRL".
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._faults import each_of
+from scx_core._user_warnings import warn_user
 from scx_core.experiment import Experiment
 from scx_core.native.pipeline import BATCH_ROWS_MAX, epoch_stream, shuffle
 from scx_train import _arguments as arguments
@@ -149,11 +149,10 @@ def paired_plans(
             f"({key}={control_label!r}) that agrees with it in {list(match_names)}"
         )
     if plans.n_without_control:
-        warnings.warn(
+        warn_user(
             f"{plans.n_without_control} of {int(is_perturbed.sum())} perturbed cells have no "
             f"control of their own stratum and are left out: {_shown(plans)}",
             UserWarning,
-            stacklevel=2,
         )
     return plans
 
