@@ -61,7 +61,7 @@ def test_statuses_are_those_of_the_header() -> None:
         (_errors.LIMIT, RuntimeError),
         (_errors.CLOSED, RuntimeError),
         (_errors.WRONG_PROCESS, RuntimeError),
-        (_errors.NOT_FOUND, KeyError),
+        (_errors.NOT_FOUND, _errors.NameNotFoundError),
         (_errors.TIMEOUT, TimeoutError),
         (_errors.EXISTS, FileExistsError),
         (_errors.BUSY, _errors.FileBusyError),

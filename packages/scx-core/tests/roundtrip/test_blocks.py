@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -148,7 +149,7 @@ def test_dense_shards_stay_below_what_32_bits_count() -> None:
         form = "csr_matrix"
 
     def plan(source: object) -> MatrixPlan:
-        return MatrixPlan(source, "X", 4, 0, str, None)
+        return MatrixPlan(source, "X", 4, 0, str, None, pd.Index([]))
 
     assert fitting_shard_size([plan(Wide())], 16_384) == 3 * 2**30 // 320_000
     assert fitting_shard_size([plan(Wide())], 100) == 100
