@@ -128,7 +128,9 @@ def test_forms_of_a_plan(make_file: MakeFile, form: Callable[[Any], Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    "empty", [[], (), np.empty((0, 2), np.int32), np.empty(0), iter(())], ids=repr
+    "empty",
+    [[], (), np.empty((0, 2), np.int32), np.empty(0), iter(())],
+    ids=["list", "tuple", "int32", "float64", "iterator"],
 )
 def test_empty_plans_are_skipped(make_file: MakeFile, empty: Any) -> None:
     with IndexPlanDataset(make_file(N_OBS)) as dataset:
