@@ -75,6 +75,7 @@ const char *scx_simd_level(void);      /* static, terminated: "v2", "v3", "v4", 
 /* ---- a file that is open for reading: calls are safe from several threads at once ---- */
 typedef struct scx_file scx_file;
 
+/* open_flags: SCX_OPEN_VERIFY, and in the upper 16 bits how many generations before the last one are opened (0: the last) */
 #define SCX_OPEN_VERIFY 1 /* check what is read: row checksums, and a section's hash on first use */
 
 typedef struct scx_file_info {
@@ -143,7 +144,7 @@ int32_t scx_file_verify_section(scx_file *file, uint32_t section_index, scx_erro
 int32_t scx_file_verify_checksum(scx_file *file, scx_error *error);
 /* For who reads bytes of sections from the map, to call afterwards: SCX_BUSY when the file was cut or overwritten in
  * place since it was opened, SCX_IO when the disk failed. Bytes that could not be read were zeros. All calls that read
- * from a file do the same. What an appender adds is no such change, and a rename over the file leaves the map as it is. */
+ * from a file do the same. What the next generation adds is no such change, and a rename over the file leaves the map as it is. */
 int32_t scx_file_expect_unchanged(scx_file *file, scx_error *error);
 
 /* ---- rows that are marked as deleted ---- */
@@ -154,20 +155,7 @@ int32_t scx_file_count_deleted(scx_file *file, uint64_t *n_rows_out, scx_error *
 /* ascending rows of the file; n_rows is what scx_file_count_deleted gave */
 int32_t scx_file_get_deleted(scx_file *file, int64_t *rows_out, uint64_t n_rows, scx_error *error);
 
-/* ---- changing a file by appending to it; one thread at a time ---- */
-typedef struct scx_appender scx_appender;
-
-/* Locks the file at the path that `file` was opened by, against others that would change it. SCX_BUSY when one does,
- * or when the file is no longer the one that was opened. `file` must outlive the appender and keeps its content. */
-int32_t scx_appender_open(scx_file *file, scx_appender **appender_out, scx_error *error);
-/* The rows that are deleted from then on, all of them: for each vector the number of a row range, and a Roaring bitmap
- * (portable form) of rows inside it; the bitmaps lie one behind the other. */
-int32_t scx_appender_set_deleted(scx_appender *appender, uint32_t n_vectors, const uint32_t *shard_ids, const uint32_t *bitmap_bytes, const uint8_t *bitmaps, scx_error *error);
-/* Hashes the file and writes the change; when it fails the file is as before. Afterwards only the close is allowed. */
-int32_t scx_appender_commit(scx_appender *appender, scx_error *error);
-void scx_appender_close(scx_appender *appender);
-
-/* ---- writing a new file; one thread at a time ---- */
+/* ---- writing a new file, or the next generation of one that is there; one thread at a time ---- */
 typedef struct scx_writer scx_writer;
 
 typedef struct scx_writer_options {
@@ -181,13 +169,23 @@ typedef struct scx_writer_options {
 
 /* Writes go to a temporary file beside `path`; only scx_writer_finish gives it that name. */
 int32_t scx_writer_create(const char *path, const scx_writer_options *options, scx_writer **writer_out, scx_error *error);
+/* Locks the file and changes it by appending: sections that are added, and dropped from the catalog. SCX_BUSY when
+ * somebody else changes it. scx_writer_finish commits all of it at once; before, and when it fails, the file is as it
+ * was. The generation before stays readable; `note` is text that is kept with the new one. Whoever has the file open
+ * goes on seeing what it held. */
+int32_t scx_writer_change(const char *path, const char *note, scx_writer **writer_out, scx_error *error);
 /* declares the next modality (ids count from 1); before its first section */
 int32_t scx_writer_add_modality(scx_writer *writer, const char *name, uint32_t modality_type, uint32_t codec_id, uint32_t value_type, uint64_t n_vars, scx_error *error);
 /* any section but shards (scx_shard_begin) and the modality table; a name may occur once per type and modality */
 int32_t scx_writer_add_section(scx_writer *writer, uint32_t section_type, uint32_t modality_id, const char *name, const uint8_t *data, uint64_t data_bytes, scx_error *error);
-/* catalogs, checksums, sync and rename; afterwards only scx_writer_close is allowed */
+/* takes a section out of the catalog, of a file that is changed; its bytes stay */
+int32_t scx_writer_drop_section(scx_writer *writer, uint32_t section_type, uint32_t modality_id, const char *name, scx_error *error);
+/* The rows that are deleted from then on, all of them: for each vector the number of a row range, and a Roaring bitmap
+ * (portable form) of rows inside it; the bitmaps lie one behind the other. */
+int32_t scx_writer_set_deleted(scx_writer *writer, uint32_t n_vectors, const uint32_t *shard_ids, const uint32_t *bitmap_bytes, const uint8_t *bitmaps, scx_error *error);
+/* catalogs, checksums, sync and rename or commit; afterwards only scx_writer_close is allowed */
 int32_t scx_writer_finish(scx_writer *writer, scx_error *error);
-/* removes the temporary file when scx_writer_finish did not succeed */
+/* takes back what was written when scx_writer_finish did not succeed */
 void scx_writer_close(scx_writer *writer);
 
 /* ---- writing one shard: begin, append rows in order, finish; one open shard a writer ---- */

@@ -1,21 +1,15 @@
-//! Which rows are marked as deleted, and `scx_appender_*`: marking more.
+//! Which rows are marked as deleted, and marking more.
 
 const std = @import("std");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const deletion_vectors = @import("../container/deletion_vectors.zig");
-const Appender = @import("../container/appender.zig").Appender;
 const File = @import("../container/file.zig").File;
 const Failure = errors.Failure;
 const Report = errors.Report;
 const AbiError = errors.AbiError;
 const FileHandle = handle.FileHandle;
-
-/// `scx_appender`
-pub const AppenderHandle = struct {
-    process_id: u32,
-    appender: *Appender,
-};
+const WriterHandle = handle.WriterHandle;
 
 export fn scx_file_get_row_ranges(
     file: ?*FileHandle,
@@ -110,24 +104,8 @@ fn getDeleted(file_handle: ?*FileHandle, rows_out: ?[*]i64, n_rows: u64, report:
     try deletion_vectors.fill(bytes, ranges, rows[0..@intCast(n_rows)], report);
 }
 
-export fn scx_appender_open(file: ?*FileHandle, appender_out: ?*?*AppenderHandle, error_out: ?*AbiError) i32 {
-    var report: Report = .{};
-    return handle.answer(open(file, appender_out, &report), &report, error_out);
-}
-
-fn open(file_handle: ?*FileHandle, appender_out: ?*?*AppenderHandle, report: *Report) Failure!void {
-    const out = try handle.required(*?*AppenderHandle, appender_out, "appender_out", report);
-    out.* = null;
-    const file = (try handle.checked(FileHandle, file_handle, report)).file;
-    const own = try handle.allocator.create(AppenderHandle);
-    errdefer handle.allocator.destroy(own);
-    const appender: *Appender = try .open(handle.allocator, file, report);
-    own.* = .{ .process_id = appender.process_id, .appender = appender };
-    out.* = own;
-}
-
-export fn scx_appender_set_deleted(
-    appender: ?*AppenderHandle,
+export fn scx_writer_set_deleted(
+    writer: ?*WriterHandle,
     n_vectors: u32,
     shard_ids: ?[*]const u32,
     bitmap_bytes: ?[*]const u32,
@@ -135,19 +113,19 @@ export fn scx_appender_set_deleted(
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    const result = setDeleted(appender, n_vectors, shard_ids, bitmap_bytes, bitmaps, &report);
+    const result = setDeleted(writer, n_vectors, shard_ids, bitmap_bytes, bitmaps, &report);
     return handle.answer(result, &report, error_out);
 }
 
 fn setDeleted(
-    appender: ?*AppenderHandle,
+    writer: ?*WriterHandle,
     n_vectors: u32,
     shard_ids: ?[*]const u32,
     bitmap_bytes: ?[*]const u32,
     bitmaps: ?[*]const u8,
     report: *Report,
 ) Failure!void {
-    const own = try handle.checked(AppenderHandle, appender, report);
+    const own = try handle.checked(WriterHandle, writer, report);
     const vectors = try handle.allocator.alloc(deletion_vectors.Vector, n_vectors);
     defer handle.allocator.free(vectors);
     if (n_vectors > 0) {
@@ -160,23 +138,5 @@ fn setDeleted(
             at += length;
         }
     }
-    try own.appender.setDeleted(vectors, report);
-}
-
-export fn scx_appender_commit(appender: ?*AppenderHandle, error_out: ?*AbiError) i32 {
-    var report: Report = .{};
-    return handle.answer(commit(appender, &report), &report, error_out);
-}
-
-fn commit(appender: ?*AppenderHandle, report: *Report) Failure!void {
-    const own = try handle.checked(AppenderHandle, appender, report);
-    try own.appender.commit(report);
-}
-
-/// In a forked child the lock is the parent's: nothing is freed there.
-export fn scx_appender_close(appender: ?*AppenderHandle) void {
-    const own = appender orelse return;
-    if (!handle.isOwn(own.process_id)) return;
-    own.appender.close();
-    handle.allocator.destroy(own);
+    try own.writer.setDeleted(vectors, report);
 }

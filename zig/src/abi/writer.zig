@@ -63,6 +63,28 @@ fn create(
     out.* = own;
 }
 
+export fn scx_writer_change(
+    path: ?[*:0]const u8,
+    note: ?[*:0]const u8,
+    writer_out: ?*?*WriterHandle,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(change(path, note, writer_out, &report), &report, error_out);
+}
+
+fn change(path: ?[*:0]const u8, note: ?[*:0]const u8, writer_out: ?*?*WriterHandle, report: *Report) Failure!void {
+    const out = try handle.required(*?*WriterHandle, writer_out, "writer_out", report);
+    out.* = null;
+    const path_text = try handle.text(path, "path", report);
+    const note_text = try handle.text(note, "note", report);
+    const own = try handle.allocator.create(WriterHandle);
+    errdefer handle.allocator.destroy(own);
+    const writer = try container_writer.Writer.change(handle.allocator, path_text, note_text, report);
+    own.* = .{ .process_id = writer.process_id, .writer = writer };
+    out.* = own;
+}
+
 /// A number that the file keeps in one byte.
 fn byte(number: u32, comptime what: []const u8, report: *Report) Failure!u8 {
     return std.math.cast(u8, number) orelse report.fail(error.BadArgument, what ++ " is {d}; 0 to 255 are allowed", .{
@@ -130,6 +152,32 @@ fn addSection(
         .section_type = kind,
         .modality_id = try byte(modality_id, "modality_id", report),
     }, bytes, report);
+}
+
+export fn scx_writer_drop_section(
+    writer: ?*WriterHandle,
+    section_type: u32,
+    modality_id: u32,
+    name: ?[*:0]const u8,
+    error_out: ?*AbiError,
+) i32 {
+    var report: Report = .{};
+    return handle.answer(dropSection(writer, section_type, modality_id, name, &report), &report, error_out);
+}
+
+fn dropSection(
+    writer: ?*WriterHandle,
+    section_type: u32,
+    modality_id: u32,
+    name: ?[*:0]const u8,
+    report: *Report,
+) Failure!void {
+    const own = try handle.checked(WriterHandle, writer, report);
+    try own.writer.dropSection(.{
+        .name = try handle.text(name, "name", report),
+        .section_type = @fromBackingInt(try byte(section_type, "section_type", report)),
+        .modality_id = try byte(modality_id, "modality_id", report),
+    }, report);
 }
 
 export fn scx_writer_finish(writer: ?*WriterHandle, error_out: ?*AbiError) i32 {

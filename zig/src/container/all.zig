@@ -1,12 +1,13 @@
 //! Lists the files of the container, so that the tests in them are found.
 
 test {
-    _ = @import("appender.zig");
     _ = @import("catalog_parse.zig");
     _ = @import("catalog_write.zig");
     _ = @import("deletion_vectors.zig");
     _ = @import("facts.zig");
     _ = @import("file_test.zig");
+    _ = @import("generation.zig");
+    _ = @import("generation_test.zig");
     _ = @import("hashing.zig");
     _ = @import("layout.zig");
     _ = @import("map_guard.zig");

@@ -6,7 +6,10 @@ const Allocator = std.mem.Allocator;
 const Blake3 = std.crypto.hash.Blake3;
 const catalog_format = @import("catalog.zig");
 const layout = @import("layout.zig");
+const errors = @import("../errors.zig");
 const Catalog = catalog_format.Catalog;
+const Failure = errors.Failure;
+const Report = errors.Report;
 const Section = catalog_format.Section;
 const ShardStats = catalog_format.ShardStats;
 const hash_bytes = catalog_format.hash_bytes;
@@ -59,40 +62,48 @@ fn writeStart(
     try writer.writeInt(u32, @intCast(n_entries), .little);
 }
 
-/// The catalog that follows `old` in the same file: its version and generations stay, and so does each entry that is
-/// still there, byte for byte. `sections` holds old ones, as they were parsed, and new ones that are no shards.
-/// The caller's to free.
+/// The catalog that follows `old` in the same file: its generations stay, and so does each entry that is still there,
+/// byte for byte. The caller's to free.
 pub fn serializeNext(
     allocator: Allocator,
     old: *const Catalog,
     sections: []const Section,
     options: WriteOptions,
-) Allocator.Error![]u8 {
+    report: *Report,
+) Failure![]u8 {
+    const version = @max(old.version, versionFor(sections));
+    // Entries of version 1 are shorter than those of all later ones.
+    const can_keep = old.version >= 2 or for (sections) |*section| {
+        if (section.entry.len == 0 and (section.stats != null or section.modality_id > 0)) break false;
+    } else true;
+    if (!can_keep) return report.fail(error.Unsupported, "a file with a catalog of version 1 takes no matrices and no " ++
+        "modalities in addition; write it anew first (compact)", .{});
     var allocating: std.Io.Writer.Allocating = .init(allocator);
     defer allocating.deinit();
 
-    writeNext(&allocating.writer, old, sections, options) catch return error.OutOfMemory;
+    writeNext(&allocating.writer, if (old.version == 1) 1 else version, old, sections, options) catch return error.OutOfMemory;
     return hashed(&allocating);
 }
 
 fn writeNext(
     writer: *std.Io.Writer,
+    version: u16,
     old: *const Catalog,
     sections: []const Section,
     options: WriteOptions,
 ) std.Io.Writer.Error!void {
-    try writeStart(writer, old.version, sections.len, options);
+    try writeStart(writer, version, sections.len, options);
     for (sections) |*section| {
         if (section.entry.len > 0) {
             try writer.writeAll(section.entry);
-            continue;
+        } else if (version >= 2) {
+            try writeEntry(writer, section);
+        } else {
+            try writePlace(writer, section);
+            try writer.writeInt(u16, 0, .little);
         }
-        assert(section.stats == null);
-        try writePlace(writer, section);
-        if (old.version >= 2) try writer.writeByte(section.modality_id);
-        try writer.writeInt(u16, 0, .little);
     }
-    if (old.version >= 4 and (old.data_generation != 0 or old.csc_build_generation != 0)) {
+    if (version >= 4 and (old.data_generation != 0 or old.csc_build_generation != 0)) {
         try writer.writeInt(u64, old.data_generation, .little);
         try writer.writeInt(u64, old.csc_build_generation, .little);
     }
@@ -136,7 +147,6 @@ fn writeStats(writer: *std.Io.Writer, stats: *const ShardStats) std.Io.Writer.Er
 
 const testing = std.testing;
 const catalog_parse = @import("catalog_parse.zig");
-const Report = @import("../errors.zig").Report;
 
 const test_context: catalog_parse.Context = .{ .file_bytes = 10_000, .catalog_range = .{ .offset = 9000, .length = 1000 }, .n_vars = 50 };
 

@@ -61,6 +61,18 @@ pub fn flagsFor(sections: []const Section) layout.Flags {
     return @bitCast(bits);
 }
 
+/// The flags of the next generation: of those that stood already all that these sections allow, and what they need.
+pub fn flagsAfter(old: u32, sections: []const Section) u32 {
+    var required: u32 = 0;
+    var allowed: u32 = 0;
+    for (sections) |*section| {
+        const flags = flagsOf(section.section_type);
+        required |= @bitCast(flags.required);
+        allowed |= @bitCast(flags.allowed);
+    }
+    return (old & allowed) | required;
+}
+
 /// Fills the padded root catalog and gives the bytes that are in use.
 pub fn rootCatalog(sections: []const Section, target: *[layout.root_catalog_bytes_max]u8) u64 {
     var groups: layout.RootGroups = .{};

@@ -7,7 +7,7 @@
 //!   file.sectionBytes(index) []const u8                     as they are, nothing is checked
 //!   file.verifySection(index, report) Failure!void          hashes, each time
 //!   file.verifyOnce(index, report) Failure!void             hashes the first time, then remembers
-//!   file.verifyChecksum(report) Failure!void                the whole file
+//!   file.verifyChecksum(report) Failure!void                the whole file, or header and catalog of one that was changed in place
 //!   file.readAhead(range)                                   reads it from front to back, before it is looked at
 //!   file.startReading(bytes)                                a hint that a few bytes are read next; does not wait
 //!   file.forgetHead(index, length)                          a section's first bytes are not read again soon, until all are
@@ -17,7 +17,7 @@
 //!
 //! Nothing but marks changes after `open`, and those are atomic: threads may share a file.
 //! The map shows the file that was opened even when a writer puts another in its place. Who writes into the file
-//! itself changes what the map shows: an appender leaves all that was there, anything else makes reading an error.
+//! itself changes what the map shows: the next generation leaves all that was there, anything else makes reading an error.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -29,6 +29,7 @@ const catalog_format = @import("catalog.zig");
 const catalog_parse = @import("catalog_parse.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
+const generation = @import("generation.zig");
 const hashing = @import("hashing.zig");
 const platform = @import("platform.zig");
 const section_index = @import("section_index.zig");
@@ -45,7 +46,9 @@ pub const Modality = modality_table.Modality;
 /// `SCX_OPEN_*` of scx.h.
 pub const OpenFlags = packed struct(u32) {
     verify: bool = false,
-    unassigned: u31 = 0,
+    unassigned: u15 = 0,
+    /// How many generations before the last one; see generation.zig.
+    generations_back: u16 = 0,
 };
 
 pub const File = struct {
@@ -79,28 +82,54 @@ pub const File = struct {
         errdefer allocator.destroy(file);
         const own_path = try allocator.dupeSentinel(u8, path, 0);
         errdefer allocator.free(own_path);
-        const mapped = try mapFile(own_path, report);
-        errdefer platform.unmap(mapped.bytes);
-        var changes: Changes = try .begin(mapped.bytes, own_path, mapped.stamp, report);
-        errdefer changes.end();
+        for (0..looks_max) |_| {
+            if (try look(file, allocator, own_path, open_flags, report)) return file;
+            platform.sleepMilliseconds(look_again_ms);
+        }
+        return report.fail(error.Busy, "{f} is changed so often that it cannot be opened: open it again later", .{
+            quoted.path(own_path),
+        });
+    }
 
-        file.* = parse(allocator, mapped.bytes, report) catch |failure| {
+    /// A writer that adds a generation changes the header and the file's length under the eyes of whoever opens it.
+    /// Damage is what is still there at a second look.
+    const looks_max = 1000;
+    const look_again_ms = 1;
+
+    /// False where the file was changed meanwhile: look again.
+    fn look(file: *File, allocator: Allocator, path: [:0]const u8, open_flags: OpenFlags, report: *Report) Failure!bool {
+        const mapped = try mapFile(path, report);
+        errdefer platform.unmap(mapped.bytes);
+        var changes: Changes = try .begin(mapped.bytes, path, mapped.stamp, report);
+        errdefer changes.end();
+        var first: [layout.header_bytes]u8 = @splat(0);
+        const head_bytes = @min(first.len, mapped.bytes.len);
+        @memcpy(first[0..head_bytes], mapped.bytes[0..head_bytes]);
+
+        file.* = parse(allocator, mapped.bytes, open_flags.generations_back, report) catch |failure| {
             try changes.afterReading(report);
-            return failure;
+            if (!errors.isDamage(failure)) return failure;
+            platform.sleepMilliseconds(look_again_ms);
+            const is_settled = changes.found() == null and std.mem.eql(u8, first[0..head_bytes], mapped.bytes[0..head_bytes]);
+            if (is_settled) return failure;
+            changes.end();
+            platform.unmap(mapped.bytes);
+            report.* = .{};
+            return false;
         };
         errdefer file.freeTables();
-        file.path = own_path;
+        file.path = path;
         file.open_flags = open_flags;
         file.changes = changes;
         try file.afterReading({}, report);
-        return file;
+        return true;
     }
 
     /// A file that lies in the caller's memory, which must outlive it; ended by `closeBorrowed`. For the fuzzer.
     pub fn fromBytes(allocator: Allocator, bytes: platform.Map, open_flags: OpenFlags, report: *Report) Failure!*File {
         const file = try allocator.create(File);
         errdefer allocator.destroy(file);
-        file.* = try parse(allocator, bytes, report);
+        file.* = try parse(allocator, bytes, open_flags.generations_back, report);
         file.path = "";
         file.open_flags = open_flags;
         return file;
@@ -113,10 +142,23 @@ pub const File = struct {
     }
 
     /// Everything but the path and the open flags, from the bytes of a file.
-    fn parse(allocator: Allocator, bytes: platform.Map, report: *Report) Failure!File {
+    fn parse(allocator: Allocator, bytes: platform.Map, generations_back: u16, report: *Report) Failure!File {
         // Said before they are touched: the system reads megabytes around a page that is not in memory.
         platform.startReading(bytes[0..@min(bytes.len, layout.sections_offset)]);
-        const header = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
+        const newest = layout.readHeader(bytes, report) catch |failure| return newerOrDamaged(bytes, failure, report);
+        var file = try parseGeneration(allocator, bytes, newest, report);
+        for (0..generations_back) |_| {
+            const header = generation.previousHeader(&file);
+            file.freeTables();
+            const previous = header orelse return report.fail(error.NotFound, "the file holds no generation that is {d} " ++
+                "before the last one", .{generations_back});
+            try layout.checkHeader(&previous, bytes.len, report);
+            file = try parseGeneration(allocator, bytes, previous, report);
+        }
+        return file;
+    }
+
+    fn parseGeneration(allocator: Allocator, bytes: platform.Map, header: layout.Header, report: *Report) Failure!File {
         const catalog_range = header.catalogRange();
         const catalog_bytes = slice(bytes, catalog_range);
         platform.startReading(catalog_bytes);
@@ -155,8 +197,8 @@ pub const File = struct {
         if (failure != error.Unsupported) return failure;
         const header: layout.Header = @as(*const layout.Header, @ptrCast(bytes[0..layout.header_bytes])).*;
         const range = header.catalogRange();
-        if (range.isInside(layout.sections_offset, bytes.len) and
-            checksumOf(header, bytes[layout.root_catalog_offset..layout.sections_offset], bytes) == header.file_checksum) return failure;
+        const root = bytes[layout.root_catalog_offset..layout.sections_offset];
+        if (range.isInside(layout.sections_offset, bytes.len) and hasChecksum(header, root, bytes)) return failure;
         return report.fail(error.Corrupt, "the header is damaged: it names a version, a flag or a byte order that does " ++
             "not exist, and the file's checksum does not match; copy or convert the file again", .{});
     }
@@ -254,30 +296,40 @@ pub const File = struct {
             "catalog; copy or convert the file again", .{ quoted.name(section.name), section.length, section.offset });
     }
 
-    /// Hashes the file up to the end of its catalog and compares with the header.
+    /// Compares with the header's sum: that of the whole file, or of header and catalogs when it was changed in place.
     pub fn verifyChecksum(file: *const File, report: *Report) Failure!void {
-        const root = file.bytes[layout.root_catalog_offset..layout.sections_offset];
-        if (checksumOf(file.header, root, file.bytes) == file.header.file_checksum) return;
-        if (file.isBeingChanged()) {
-            var own_root: [layout.root_catalog_bytes_max]u8 = undefined;
+        // The root catalog of an earlier generation, and of one that is just being followed, is written over.
+        var own_root: [layout.root_catalog_bytes_max]u8 = undefined;
+        var root: *const [layout.root_catalog_bytes_max]u8 = file.bytes[layout.root_catalog_offset..layout.sections_offset];
+        if (file.isFollowed()) {
             _ = facts.rootCatalog(file.sections, &own_root);
-            if (checksumOf(file.header, &own_root, file.bytes) == file.header.file_checksum) return;
+            if (hasChecksum(file.header, &own_root, file.bytes)) return;
+        }
+        if (hasChecksum(file.header, root, file.bytes)) return;
+        if (file.isFollowed()) { // meanwhile
+            _ = facts.rootCatalog(file.sections, &own_root);
+            root = &own_root;
+            if (hasChecksum(file.header, root, file.bytes)) return;
         }
         return report.fail(error.Corrupt, "the file is damaged: its checksum does not match the header", .{});
     }
 
-    /// Whether the root catalog may be a later one than the header that was read: an appender writes it first. Then
-    /// either something lies behind the catalog, or the header has become another one as well.
-    fn isBeingChanged(file: *const File) bool {
+    /// Whether the root catalog may be that of a later generation than the header that was read: it is written first.
+    /// Then either something lies behind the catalog, or the header has become another one as well.
+    fn isFollowed(file: *const File) bool {
         const catalog_end = file.header.full_catalog_offset + file.header.full_catalog_length;
-        return file.bytes.len > catalog_end or
-            !std.mem.eql(u8, file.bytes[0..layout.header_bytes], file.header.asBytes());
+        const stamp = if (file.path.len > 0) platform.stampAt(file.path) else null;
+        const size = if (stamp) |now| now.size else file.bytes.len;
+        return size > catalog_end or !std.mem.eql(u8, file.bytes[0..layout.header_bytes], file.header.asBytes());
     }
 
-    /// Of the header with its checksum field zero, the padded root catalog and everything up to the end of the catalog.
-    fn checksumOf(header: layout.Header, root: *const [layout.root_catalog_bytes_max]u8, bytes: platform.Map) u64 {
+    /// Whether the header's sum is one of the two that it may be: over header, root catalog and catalog, which a change
+    /// in place leaves (the catalog has the hashes of all sections), or over all that lies between them, too.
+    fn hasChecksum(header: layout.Header, root: *const [layout.root_catalog_bytes_max]u8, bytes: platform.Map) bool {
+        const catalog = slice(bytes, header.catalogRange());
+        if (checksum(header, root, &.{catalog}) == header.file_checksum) return true;
         const end = header.full_catalog_offset + header.full_catalog_length;
-        return checksum(header, root, &.{bytes[layout.sections_offset..@intCast(end)]});
+        return checksum(header, root, &.{bytes[layout.sections_offset..@intCast(end)]}) == header.file_checksum;
     }
 
     /// What the header's `file_checksum` has to be; `rest` is all behind the root catalog.

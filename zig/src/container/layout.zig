@@ -163,9 +163,14 @@ pub fn readHeader(bytes: []const u8, report: *Report) Failure!Header {
             "take {d}; copy or convert it again", .{ bytes.len, sections_offset });
     }
     const header: Header = @as(*const Header, @ptrCast(bytes[0..header_bytes])).*;
-    try checkVersions(&header, report);
-    try checkRanges(&header, bytes.len, report);
+    try checkHeader(&header, bytes.len, report);
     return header;
+}
+
+/// All but the magic.
+pub fn checkHeader(header: *const Header, file_bytes: u64, report: *Report) Failure!void {
+    try checkVersions(header, report);
+    try checkRanges(header, file_bytes, report);
 }
 
 fn checkVersions(header: *const Header, report: *Report) Failure!void {

@@ -63,6 +63,7 @@ pub const expectScattered = implementation.expectScattered;
 pub const Reads = implementation.Reads;
 pub const ownReads = implementation.ownReads;
 pub const processId = implementation.processId;
+pub const sleepMilliseconds = implementation.sleepMilliseconds;
 pub const resolveLink = implementation.resolveLink;
 pub const machineNumber = implementation.machineNumber;
 pub const randomNumber = implementation.randomNumber;

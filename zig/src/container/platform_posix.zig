@@ -237,6 +237,12 @@ pub fn processId() u32 {
     return @intCast(c.getpid());
 }
 
+pub fn sleepMilliseconds(milliseconds: u32) void {
+    const time: c.timespec = .{ .sec = 0, .nsec = @intCast(@as(u64, milliseconds) * std.time.ns_per_ms) };
+    assert(milliseconds < 1000);
+    _ = c.nanosleep(&time, null); // a signal may end it early
+}
+
 /// Where a chain of symbolic links ends; `null` when `path` is no link or leads nowhere.
 pub fn resolveLink(allocator: Allocator, path: [:0]const u8) error{OutOfMemory}!?[:0]u8 {
     var link: [1]u8 = undefined;

@@ -89,6 +89,7 @@ const RenameInformation = extern struct {
 const RangeEntry = extern struct { address: *const anyopaque, bytes: usize };
 
 extern "kernel32" fn CreateFileW(path: [*:0]const u16, access: u32, share: u32, security: ?*anyopaque, disposition: u32, flags: u32, template: ?windows.HANDLE) callconv(.winapi) windows.HANDLE;
+extern "kernel32" fn Sleep(milliseconds: u32) callconv(.winapi) void;
 extern "kernel32" fn CloseHandle(handle: windows.HANDLE) callconv(.winapi) c_int;
 extern "kernel32" fn GetFullPathNameW(path: [*:0]const u16, units: u32, buffer: [*]u16, file_part: ?*?[*:0]u16) callconv(.winapi) u32;
 extern "kernel32" fn GetFileType(handle: windows.HANDLE) callconv(.winapi) u32;
@@ -293,6 +294,10 @@ pub fn ownReads() Reads {
 
 pub fn processId() u32 {
     return windows.GetCurrentProcessId();
+}
+
+pub fn sleepMilliseconds(milliseconds: u32) void {
+    Sleep(milliseconds);
 }
 
 /// Links are not followed here: one that is written over is replaced itself.

@@ -38,6 +38,8 @@ pub const SectionType = enum(u8) {
     modality_columns = 242,
     shared_var = 243,
     raw_varm = 244,
+    /// The header of the generation before; see generation.zig.
+    generation = 245,
     _,
 
     pub fn isKnown(section_type: SectionType) bool {

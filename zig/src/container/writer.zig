@@ -1,6 +1,7 @@
-//! Writes a new file: sections first, then modality table, catalog, root catalog and header, then the rename.
+//! Writes a file: sections first, then modality table, catalog, root catalog and header. A new one gets its name then.
 //!
-//!   Writer.create(allocator, path, options, report) Failure!*Writer
+//!   Writer.create(allocator, path, options, report) Failure!*Writer  a new file
+//!   Writer.change(allocator, path, note, report) Failure!*Writer     the next generation of a file; error.Busy: another one does it
 //!   writer.addModality(modality, report) Failure!u8                  gives its id, counted from 1
 //!   writer.beginSection(report) Failure!u64                          absolute offset, a multiple of 8; one is open at a time
 //!   writer.writeAt(absolute_offset, bytes, report) Failure!void      anywhere at or behind that offset; from any thread
@@ -8,10 +9,12 @@
 //!   writer.endSection(entry, length, report) Failure!void            pads, hashes, adds it to the catalog
 //!   writer.abandonSection() void                                     forgets the open section
 //!   writer.addSection(entry, bytes, report) Failure!void             begin, write and end in one
-//!   writer.finish(report) Failure!void                               catalogs, checksum, sync, rename
-//!   writer.close() void                                              frees; removes the temporary file if unfinished
+//!   writer.dropSection(key, report) Failure!void                     takes it out of the catalog; its bytes stay
+//!   writer.setDeleted(vectors, report) Failure!void                  replaces the deletion vectors
+//!   writer.finish(report) Failure!void                               catalogs, checksum, sync, rename or commit
+//!   writer.close() void                                              frees; takes back what is unfinished
 //!
-//! The bytes go to a hidden file beside the target, which takes the target's name only when it is complete and on
+//! The bytes of a new file go to a hidden file beside the target, which takes the target's name only when it is complete and on
 //! the medium. It is locked while it is written: the next writer of the same target removes those that are not,
 //! because only a killed process leaves one. Nothing in a file depends on when or where it was written.
 
@@ -23,6 +26,8 @@ const quoted = @import("quoted.zig");
 const layout = @import("layout.zig");
 const catalog_format = @import("catalog.zig");
 const catalog_write = @import("catalog_write.zig");
+const deletion_vectors = @import("deletion_vectors.zig");
+const generation = @import("generation.zig");
 const modality_table = @import("modality_table.zig");
 const facts = @import("facts.zig");
 const hashing = @import("hashing.zig");
@@ -31,6 +36,7 @@ const section_index = @import("section_index.zig");
 const shard_peek = @import("shard_peek.zig");
 const temporary = @import("temporary.zig");
 const writer_rules = @import("writer_rules.zig");
+const File = @import("file.zig").File;
 const Failure = errors.Failure;
 const Report = errors.Report;
 
@@ -49,10 +55,32 @@ pub const CreateOptions = struct {
 /// One piece of reading back: large enough that the calls do not count, small enough for the cache.
 const hash_piece_bytes = 1 << 20;
 
+/// Where the bytes go.
+const Output = union(enum) {
+    new: temporary.Output,
+    change: generation.Change,
+
+    fn handle(output: *const Output) platform.File {
+        return switch (output.*) {
+            inline else => |*one| if (@hasField(@TypeOf(one.*), "output")) one.output else one.file,
+        };
+    }
+
+    fn name(output: *const Output) []const u8 {
+        return switch (output.*) {
+            .new => |*new| new.temporary_name,
+            .change => |*change| change.file.path,
+        };
+    }
+};
+
 pub const Writer = struct {
     allocator: Allocator,
     options: CreateOptions,
-    output: temporary.Output,
+    output: Output,
+    /// Of a change: what the generation's section tells of it.
+    note: []const u8 = "",
+    is_changed: bool = false,
     state: std.atomic.Value(State),
     process_id: u32,
     sections: std.ArrayList(catalog_format.Section),
@@ -80,8 +108,38 @@ pub const Writer = struct {
         const piece = try allocator.alloc(u8, hash_piece_bytes);
         errdefer allocator.free(piece);
         const output = try temporary.Output.create(allocator, path, options.overwrite, report);
+        writer.* = .empty(allocator, .{ .new = output }, options, piece, layout.sections_offset);
+        return writer;
+    }
 
-        writer.* = .{
+    /// Sections are added and dropped in a file that is there; what is not dropped stays as it is.
+    pub fn change(allocator: Allocator, path: [:0]const u8, note: []const u8, report: *Report) Failure!*Writer {
+        const writer = try allocator.create(Writer);
+        errdefer allocator.destroy(writer);
+        const piece = try allocator.alloc(u8, hash_piece_bytes);
+        errdefer allocator.free(piece);
+        var output = try generation.Change.begin(allocator, path, report);
+        errdefer output.end();
+        const header = &output.file.header;
+        const start = layout.alignSection(output.file.contentEnd()) catch return tooLong(report);
+        writer.* = .empty(allocator, .{ .change = output }, .{
+            .n_obs = header.n_obs,
+            .n_vars = header.n_vars,
+            .shard_target_rows = header.shard_target_rows,
+            .codec_id = header.codec_id,
+        }, piece, start);
+        writer.written_end.store(@max(start, output.old_size), .release);
+        writer.has_framed_shard = header.format_version >= layout.format_version_framed;
+        errdefer writer.freeTables();
+        writer.note = try writer.names.allocator().dupe(u8, note);
+        try writer.sections.appendSlice(allocator, output.file.sections);
+        try writer.modalities.appendSlice(allocator, output.file.modalities);
+        try writer.indexSections();
+        return writer;
+    }
+
+    fn empty(allocator: Allocator, output: Output, options: CreateOptions, piece: []u8, start: u64) Writer {
+        return .{
             .allocator = allocator,
             .options = options,
             .output = output,
@@ -91,23 +149,40 @@ pub const Writer = struct {
             .index = .empty,
             .names = .init(allocator),
             .modalities = .empty,
-            .end = layout.sections_offset,
-            .written_end = .init(layout.sections_offset),
+            .end = start,
+            .written_end = .init(start),
             .has_framed_shard = false,
             .piece = piece,
         };
-        return writer;
     }
 
     pub fn close(writer: *Writer) void {
         const allocator = writer.allocator;
-        writer.output.close(allocator);
+        switch (writer.output) {
+            .new => |*new| new.close(allocator),
+            .change => |*old| old.end(),
+        }
+        writer.freeTables();
+        allocator.free(writer.piece);
+        allocator.destroy(writer);
+    }
+
+    fn freeTables(writer: *Writer) void {
+        const allocator = writer.allocator;
         writer.modalities.deinit(allocator);
         writer.index.deinit(allocator);
         writer.sections.deinit(allocator);
         writer.names.deinit();
-        allocator.free(writer.piece);
-        allocator.destroy(writer);
+    }
+
+    fn indexSections(writer: *Writer) Allocator.Error!void {
+        var duplicate: u32 = undefined;
+        const index = section_index.build(writer.allocator, writer.sections.items, &duplicate) catch |failure| switch (failure) {
+            error.Duplicate => unreachable, // refused when it was added, or when the file was opened
+            error.OutOfMemory => return error.OutOfMemory,
+        };
+        writer.index.deinit(writer.allocator);
+        writer.index = index;
     }
 
     pub fn addModality(writer: *Writer, modality: Modality, report: *Report) Failure!u8 {
@@ -143,8 +218,8 @@ pub const Writer = struct {
     }
 
     pub fn readAt(writer: *Writer, absolute_offset: u64, target: []u8, report: *Report) Failure!void {
-        platform.readAll(writer.output.file, target, absolute_offset, &report.os_error) catch {
-            return platform.fail(report, "cannot read back {f}", .{quoted.name(writer.output.temporary_name)});
+        platform.readAll(writer.output.handle(), target, absolute_offset, &report.os_error) catch {
+            return platform.fail(report, "cannot read back {f}", .{quoted.name(writer.output.name())});
         };
     }
 
@@ -174,14 +249,45 @@ pub const Writer = struct {
         writer.sections.appendAssumeCapacity(section);
         writer.end = padded_end;
         writer.written_end.store(padded_end, .release);
+        writer.is_changed = true;
         writer.state.store(.idle, .release);
+    }
+
+    /// The bytes that the section had are not used again.
+    pub fn dropSection(writer: *Writer, key: section_index.Key, report: *Report) Failure!void {
+        try writer.expect(.idle, report);
+        const place = writer.index.get(key) orelse return report.fail(error.NotFound, "there is no section {f} to drop", .{
+            quoted.name(key.name),
+        });
+        errdefer writer.state.store(.broken, .release);
+        _ = writer.sections.orderedRemove(place);
+        writer.is_changed = true;
+        try writer.indexSections();
+    }
+
+    /// Replaces the deletion vectors. The bitmaps are checked as a reader would.
+    pub fn setDeleted(writer: *Writer, vectors: []const deletion_vectors.Vector, report: *Report) Failure!void {
+        try writer.expect(.idle, report);
+        const allocator = writer.allocator;
+        const old = try deletion_vectors.find(writer.sections.items, report);
+        const shards = try deletion_vectors.ranges(allocator, writer.sections.items, writer.options.n_obs, report);
+        defer allocator.free(shards);
+        const bytes = try deletion_vectors.serialize(allocator, vectors);
+        defer allocator.free(bytes);
+        _ = deletion_vectors.count(bytes, shards, report) catch |failure| switch (failure) {
+            error.Corrupt => return error.BadArgument, // the message says what is wrong with them
+            else => |other| return other,
+        };
+        if (old) |place| try writer.dropSection(.of(&writer.sections.items[place]), report);
+        errdefer writer.state.store(.broken, .release);
+        try writer.addSection(.{ .name = deletion_vectors.section_name, .section_type = .deletion_vectors }, bytes, report);
     }
 
     /// The open section is forgotten; the next one starts at the same place.
     pub fn abandonSection(writer: *Writer) void {
         if (writer.state.load(.acquire) != .section_open) return;
         var errno: i32 = 0;
-        const next: State = if (platform.setSize(writer.output.file, writer.end, &errno)) .idle else |_| .broken;
+        const next: State = if (platform.setSize(writer.output.handle(), writer.end, &errno)) .idle else |_| .broken;
         writer.written_end.store(writer.end, .release);
         writer.state.store(next, .release);
     }
@@ -205,8 +311,10 @@ pub const Writer = struct {
     pub fn finish(writer: *Writer, report: *Report) Failure!void {
         try writer.expect(.idle, report);
         try writer_rules.checkVariables(writer.contents(), report);
+        if (writer.output == .change) return writer.finishChange(report);
         errdefer writer.state.store(.broken, .release);
-        var header = try writer.finishModalities(report);
+        var header: layout.Header = .{};
+        try writer.finishModalities(&header, report);
         const catalog = try catalog_write.serialize(writer.allocator, writer.sections.items, .{
             .n_obs = writer.options.n_obs,
             .manifest_sequence = 0,
@@ -221,8 +329,48 @@ pub const Writer = struct {
         try writer.store(layout.root_catalog_offset, &root, report);
         header.file_checksum = try writer.checksum(&header, writer.end + catalog.len, report);
         try writer.store(0, header.asBytes(), report);
-        try writer.output.publish(report);
+        try writer.output.new.publish(report);
         writer.state.store(.finished, .release);
+    }
+
+    fn finishChange(writer: *Writer, report: *Report) Failure!void {
+        if (!writer.is_changed) return report.fail(error.BadArgument, "there is nothing to commit", .{});
+        errdefer writer.state.store(.broken, .release);
+        const allocator = writer.allocator;
+        const old = writer.output.change.file;
+        try writer.keepGeneration(&old.header, report);
+        var header = old.header;
+        try writer.finishModalities(&header, report);
+        header.manifest_sequence = std.math.add(u64, header.manifest_sequence, 1) catch {
+            return report.fail(error.Limit, "the file counts as many changes as it can", .{});
+        };
+        header.prev_catalog_offset = old.header.full_catalog_offset;
+        const catalog = try catalog_write.serializeNext(allocator, &old.catalog, writer.sections.items, .{
+            .n_obs = writer.options.n_obs,
+            .manifest_sequence = header.manifest_sequence,
+            .prev_catalog_offset = header.prev_catalog_offset,
+        }, report);
+        defer allocator.free(catalog);
+
+        writer.fillHeader(&header, catalog.len);
+        header.flags = facts.flagsAfter(old.header.flags, writer.sections.items);
+        header.front_catalog_offset = 0; // a copy of the old catalog
+        header.front_catalog_length = 0;
+        var root: [layout.root_catalog_bytes_max]u8 = undefined;
+        header.root_catalog_length = facts.rootCatalog(writer.sections.items, &root);
+        try writer.store(writer.end, catalog, report);
+        header.file_checksum = File.checksum(header, &root, &.{catalog});
+        try writer.output.change.commit(.{ .header = header, .root = &root, .end = writer.end + catalog.len }, report);
+        writer.state.store(.finished, .release);
+    }
+
+    /// The old header, and the note, in a section of the new generation.
+    fn keepGeneration(writer: *Writer, old_header: *const layout.Header, report: *Report) Failure!void {
+        const key: section_index.Key = .{ .section_type = .generation, .modality_id = 0, .name = generation.section_name };
+        if (writer.index.contains(key)) try writer.dropSection(key, report);
+        const bytes = try std.mem.concat(writer.allocator, u8, &.{ old_header.asBytes(), writer.note });
+        defer writer.allocator.free(bytes);
+        try writer.addSection(.{ .name = key.name, .section_type = key.section_type }, bytes, report);
     }
 
     fn contents(writer: *const Writer) writer_rules.Contents {
@@ -257,18 +405,22 @@ pub const Writer = struct {
     }
 
     fn resize(writer: *Writer, size: u64, report: *Report) Failure!void {
-        platform.setSize(writer.output.file, size, &report.os_error) catch {
+        platform.setSize(writer.output.handle(), size, &report.os_error) catch {
             writer.state.store(.broken, .release);
             return platform.fail(report, "cannot grow {f} to {d} bytes", .{
-                quoted.name(writer.output.temporary_name), size,
+                quoted.name(writer.output.name()), size,
             });
         };
     }
 
     fn store(writer: *Writer, offset: u64, bytes: []const u8, report: *Report) Failure!void {
-        platform.writeAll(writer.output.file, bytes, offset, &report.os_error) catch {
-            writer.state.store(.broken, .release);
-            return platform.fail(report, "cannot write to {f}", .{quoted.name(writer.output.temporary_name)});
+        errdefer writer.state.store(.broken, .release);
+        const new = switch (writer.output) {
+            .new => |*new| new,
+            .change => |*old| return old.store(offset, bytes, report),
+        };
+        platform.writeAll(new.file, bytes, offset, &report.os_error) catch {
+            return platform.fail(report, "cannot write to {f}", .{quoted.name(new.temporary_name)});
         };
     }
 
@@ -296,11 +448,10 @@ pub const Writer = struct {
         if (shard.shard_format_version == 2) writer.has_framed_shard = true;
     }
 
-    /// Writes the modality table and gives a header that knows it.
-    fn finishModalities(writer: *Writer, report: *Report) Failure!layout.Header {
-        var header: layout.Header = .{};
+    /// Writes the modality table, unless it is there and the same, and tells the header where.
+    fn finishModalities(writer: *Writer, header: *layout.Header, report: *Report) Failure!void {
         const modalities = writer.modalities.items;
-        if (modalities.len == 0) return header;
+        if (modalities.len == 0) return;
         for (modalities, 1..) |*modality, id| {
             const counted: facts.Facts = .of(writer.sections.items, @intCast(id));
             modality.nnz = counted.nnz;
@@ -309,16 +460,25 @@ pub const Writer = struct {
         }
         const table = try modality_table.serialize(writer.allocator, modalities);
         defer writer.allocator.free(table);
+        if (findModalityTable(writer.sections.items)) |old| {
+            if (std.mem.eql(u8, &old.blake3, &hashing.hash(table))) return;
+            try writer.dropSection(.of(old), report);
+        }
         header.n_modalities = @intCast(modalities.len);
         header.modality_table_offset = writer.end;
         header.modality_table_length = table.len;
         try writer.addSectionOfAnyType(.{ .name = modality_table.section_name, .section_type = .modality_table }, table, report);
-        return header;
+    }
+
+    fn findModalityTable(sections: []const catalog_format.Section) ?*const catalog_format.Section {
+        for (sections) |*section| if (section.section_type == .modality_table) return section;
+        return null;
     }
 
     fn fillHeader(writer: *const Writer, header: *layout.Header, catalog_length: u64) void {
         const counted: facts.Facts = .of(writer.sections.items, null);
-        header.format_version = if (writer.has_framed_shard) layout.format_version_framed else layout.format_version_canonical;
+        if (writer.output == .new) header.format_version = layout.format_version_canonical;
+        if (writer.has_framed_shard) header.format_version = @max(header.format_version, layout.format_version_framed);
         header.flags = @bitCast(facts.flagsFor(writer.sections.items));
         header.n_obs = writer.options.n_obs;
         header.n_vars = writer.options.n_vars;

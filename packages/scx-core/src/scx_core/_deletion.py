@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core._errors import FileBusyError
-from scx_core.native.appender import FileAppender
-from scx_core.native.container import FileReader
+from scx_core.native.container import FileReader, FileWriter
 
 Rows = npt.NDArray[np.int64]
 
@@ -27,9 +26,9 @@ def mark_deleted(path: str | os.PathLike[str], rows: npt.ArrayLike) -> int:
     ones out: `Experiment`, exports, data sets. `compact` writes a file without them. Whoever has
     the file open goes on seeing them.
 
-    A few bytes are appended to the file, which is read once for its checksum. Whenever the process
-    or the machine stops, the file holds either the old state or the new one. Others that change
-    the file at the same time wait for one another.
+    A few bytes are appended to the file, whatever its size. Whenever the process or the machine
+    stops, the file holds either the old state or the new one. Others that change the file at the
+    same time wait for one another.
 
     Parameters
     ----------
@@ -69,24 +68,26 @@ def mark_deleted(path: str | os.PathLike[str], rows: npt.ArrayLike) -> int:
     give_up_at = time.monotonic() + BUSY_SECONDS_MAX
     while True:
         try:
-            with FileReader(path) as file:
-                return _mark(file, rows)
+            with FileWriter.change(path, note="mark_deleted") as writer:
+                return _mark(writer, rows)
         except FileBusyError:
             if time.monotonic() > give_up_at:
                 raise
             time.sleep(BUSY_SECONDS_STEP)
 
 
-def _mark(file: FileReader, rows: Any) -> int:
-    wanted = checked_rows(rows, file.info.n_obs)
-    before = file.deleted_rows()
-    after = np.union1d(before, wanted)
+def _mark(writer: FileWriter, rows: Any) -> int:
+    with FileReader(writer.path) as file:  # nobody else changes it meanwhile
+        wanted = checked_rows(rows, file.info.n_obs)
+        before = file.deleted_rows()
+        after = np.union1d(before, wanted)
+        ends = file.row_range_ends()
     n_new = len(after) - len(before)
     if n_new:
-        bitmaps = list(_bitmaps(after, file.row_range_ends()))
-        with FileAppender(file) as appender:
-            appender.set_deleted(bitmaps)
-            appender.commit()
+        writer.set_deleted(list(_bitmaps(after, ends)))
+        writer.finish()
+    else:
+        writer.close()
     return n_new
 
 

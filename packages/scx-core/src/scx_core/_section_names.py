@@ -48,6 +48,7 @@ class SectionType(IntEnum):
     MODALITY_COLUMNS = 242  # the row in the shared var of each of its genes: "columns/{mod}"
     SHARED_VAR = 243  # var over all modalities: "var"
     RAW_VARM = 244  # "raw/varm/{key}"
+    GENERATION = 245  # the header of the generation before, and a note
 
 
 MATRIX_SHARD_TYPES = frozenset(

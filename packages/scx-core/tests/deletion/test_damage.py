@@ -21,11 +21,10 @@ def with_section(path: Path, section: bytes, *, target: Path) -> Path:
     catalog = bytearray(raw[catalog_at:])
     assert len(catalog) == catalog_length
     at = catalog.rindex(b"deletion_vectors") + 16
-    (offset,) = struct.unpack_from("<Q", catalog, at)
-    struct.pack_into("<Q", catalog, at + 8, len(section))
+    struct.pack_into("<QQ", catalog, at, catalog_at, len(section))
     catalog[at + 17 : at + 49] = blake3.blake3(section).digest()
     catalog[-32:] = blake3.blake3(bytes(catalog[:-32])).digest()
-    raw[offset:] = section + bytes(-len(section) % 8)
+    raw[catalog_at:] = section + bytes(-len(section) % 8)
     struct.pack_into("<Q", raw, 68, len(raw))
     raw += catalog
     raw[100:108] = blake3.blake3(bytes(raw[:100]) + bytes(8) + bytes(raw[108:])).digest()[:8]

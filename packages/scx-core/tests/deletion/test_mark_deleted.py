@@ -23,10 +23,12 @@ SHARD_SIZE, N_OBS = 16, 100
 
 def bitmaps_of(raw: bytes) -> tuple[dict[int, list[int]], dict[str, int]]:
     """Deleted rows by shard, and the header, taken apart without the library."""
-    assert blake3.blake3(raw[:100] + bytes(8) + raw[108:]).digest()[:8] == raw[100:108]
     (flags,) = struct.unpack_from("<I", raw, 8)
     catalog_at, catalog_length, sequence, previous = struct.unpack_from("<4Q", raw, 68)
     catalog = raw[catalog_at : catalog_at + catalog_length]
+    # of header, root catalog and catalog, not of what lies between them
+    summed = raw[:100] + bytes(8) + raw[108:4352] + catalog
+    assert blake3.blake3(summed).digest()[:8] == raw[100:108]
     assert catalog_at + catalog_length == len(raw)
     assert blake3.blake3(catalog[:-32]).digest() == catalog[-32:]
     assert struct.unpack_from("<QQ", catalog, 2) == (sequence, previous)

@@ -16,8 +16,7 @@ import pytest
 
 import scx_core
 from scx_core import _deletion
-from scx_core.native.appender import FileAppender
-from scx_core.native.container import FileReader
+from scx_core.native.container import FileWriter
 
 HEADER_BYTES, SECTIONS_AT = 256, 4352
 
@@ -105,12 +104,10 @@ def test_a_lock_that_is_never_given_back_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_deletion, "BUSY_SECONDS_MAX", 0.1)
-    with (
-        FileReader(path) as file,
-        FileAppender(file),
-        pytest.raises(TimeoutError, match="another process changes"),
-    ):
+    writer = FileWriter.change(path)
+    with pytest.raises(TimeoutError, match="another process changes"):
         scx_core.mark_deleted(path, [1])
+    writer.close()
     assert scx_core.mark_deleted(path, [1]) == 1
 
 
@@ -146,17 +143,6 @@ def test_a_file_that_may_not_be_written_to(path: Path) -> None:
     path.chmod(0o444)
     with pytest.raises(PermissionError):
         scx_core.mark_deleted(path, [0])
-
-
-def test_a_replaced_file_is_opened_again(path: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.scx"
-    scx_core.compact(path, other)
-    with FileReader(path) as file:
-        os.replace(other, path)
-        with pytest.raises(TimeoutError, match="has been changed since it was opened"):
-            FileAppender(file)
-    assert scx_core.mark_deleted(path, [3]) == 1
-    assert scx_core.open(path).deleted_rows.tolist() == [3]
 
 
 def test_descriptors_are_given_back(path: Path) -> None:

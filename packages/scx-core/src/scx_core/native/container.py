@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 VERIFY = 1  # SCX_OPEN_VERIFY
+GENERATIONS_BACK_MAX = (1 << 16) - 1  # the upper half of the flags
 
 
 @dataclass(frozen=True)
@@ -117,24 +118,36 @@ class FileReader(Closing):
     verify
         Check what is read: a section against its hash the first time it is used, rows against
         their checksums.
+    generations_back
+        How many generations before the last one are shown; 0 is the last one. `FileWriter.change`
+        makes generations.
 
     Raises
     ------
     CorruptFileError
         When the file is damaged or cut off.
+    KeyError
+        When the file does not hold so many generations.
     ValueError
         When it needs something that this version cannot do.
     OSError
         When it cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, verify: bool = True, generations_back: int = 0
+    ) -> None:
+        if not 0 <= generations_back <= GENERATIONS_BACK_MAX:
+            raise ValueError(
+                f"generations_back is {generations_back}; 0 to {GENERATIONS_BACK_MAX} are allowed"
+            )
         raw_path = binding.path_bytes(path)
         self.path = os.fspath(path)
         self.verify = verify
         library = native()
         out = library.ffi.new("scx_file **")
-        call("scx_file_open", raw_path, VERIFY if verify else 0, out, path=self.path)
+        flags = (VERIFY if verify else 0) | generations_back << 16
+        call("scx_file_open", raw_path, flags, out, path=self.path)
         self._handle: CData | None = binding.owned(out[0], library.lib.scx_file_close)
         self._checked: set[int] = set()
 

@@ -1,10 +1,10 @@
-"""Writing a new .scx file: plain sections, modalities, and shards that are filled row by row."""
+"""Writing a .scx file: plain sections, modalities, and shards that are filled row by row."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,11 +32,12 @@ class Mended:
 
 
 class FileWriter:
-    """Writes a new .scx file. Threads take turns: a call waits until that of another has ended.
+    """Writes a new .scx file, or the next generation of one that is there (`change`).
 
-    The bytes go to a hidden file beside `path`. `finish` gives it that name in one step; until
-    then, and when anything fails, what was under `path` stays as it was. As a context manager it
-    finishes when the block ends and drops everything when an exception leaves the block.
+    Threads take turns: a call waits until that of another has ended. The bytes of a new file go to
+    a hidden file beside `path`. `finish` gives it that name in one step; until then, and when
+    anything fails, what was under `path` stays as it was. As a context manager it finishes when
+    the block ends and drops everything when an exception leaves the block.
 
     Parameters
     ----------
@@ -83,12 +84,47 @@ class FileWriter:
         clear_left_by_library(Path(os.path.realpath(os.fsdecode(path))))
         out = library.ffi.new("scx_writer **")
         call("scx_writer_create", raw_path, options, out, path=self.path)
-        self._handle: CData | None = binding.owned(out[0], library.lib.scx_writer_close)
+        self._begin(out)
+
+    def _begin(self, out: CData) -> None:
+        self._handle: CData | None = binding.owned(out[0], native().lib.scx_writer_close)
         # reentrant, because a signal handler may close while a call is being prepared
         self._lock = threading.RLock()
         self._process_id = os.getpid()
         self._value_type: int | None = None
         self._n_cols = 0
+
+    @classmethod
+    def change(cls, path: str | os.PathLike[str], *, note: str = "") -> FileWriter:
+        """Lock a file and change it by appending: sections that are added, replaced or dropped.
+
+        `finish` commits all of it at once, as a new generation; until then, and when anything
+        fails, the file is as it was. The generation before stays readable until the file is
+        written anew (`FileReader(path, generations_back=1)`), and whoever has the file open goes
+        on seeing what it held.
+
+        Parameters
+        ----------
+        path
+            The file.
+        note
+            Text about the change that is kept in the file.
+
+        Raises
+        ------
+        FileBusyError
+            Somebody else is changing the file.
+        OSError
+            It cannot be opened for writing.
+        """
+        writer = cls.__new__(cls)
+        raw_path = binding.path_bytes(path, writing=True)
+        writer.path = os.fspath(path)
+        out = native().ffi.new("scx_writer **")
+        raw_note = binding.name_bytes(note, "note")
+        call("scx_writer_change", raw_path, raw_note, out, path=writer.path)
+        writer._begin(out)
+        return writer
 
     def add_modality(
         self, name: str, *, modality_type: int, n_vars: int, codec: int = 0, value_type: int = 0
@@ -124,6 +160,38 @@ class FileWriter:
             binding.name_bytes(name, "name"),
             pointer,
             len(pointer),
+        )
+
+    def drop_section(self, name: str, *, section_type: int, modality_id: int = 0) -> None:
+        """Leave a section of the file that is changed out of the next generation.
+
+        Raises
+        ------
+        KeyError
+            There is no such section.
+        """
+        self._call(
+            "scx_writer_drop_section",
+            int(section_type),
+            modality_id,
+            binding.name_bytes(name, "name"),
+        )
+
+    def set_deleted(self, bitmaps: Sequence[tuple[int, bytes]]) -> None:
+        """Replace the deletion vectors.
+
+        `bitmaps` holds the number of a row range (see `FileReader.row_range_ends`) and a Roaring
+        bitmap, in the portable form, of rows inside it.
+        """
+        numbers = np.array([number for number, _ in bitmaps], dtype=np.uint32)
+        lengths = np.array([len(bitmap) for _, bitmap in bitmaps], dtype=np.uint32)
+        data = b"".join(bitmap for _, bitmap in bitmaps)
+        self._call(
+            "scx_writer_set_deleted",
+            len(bitmaps),
+            binding.input_array(numbers, np.uint32, "numbers"),
+            binding.input_array(lengths, np.uint32, "lengths"),
+            native().ffi.from_buffer("uint8_t[]", data),
         )
 
     def begin_shard(
