@@ -329,14 +329,28 @@ void scx_columns_close(scx_columns *columns);
 typedef struct scx_member {
     scx_matrix *matrix;
     scx_columns *columns;
+    uint64_t file_identity; /* of the draws about its rows */
 } scx_member;
+
+/* What happens to the values of CSR rows, in this order: they are clipped at 0, and NaN becomes 0; they find their
+ * columns, and are added where columns meet; they are downsampled; then they are normalised and logged, of which the
+ * depth is the total of all stored values, or of what was drawn. */
+typedef struct scx_row_changes {
+    uint32_t struct_bytes;
+    uint32_t clips;             /* 0 or 1; values that are drawn are clipped all the same */
+    uint32_t downsample_method; /* 0, SCX_BINOMIAL or SCX_MULTINOMIAL */
+    uint32_t reserved;
+    uint64_t downsample_target;
+    uint64_t downsample_seed;
+} scx_row_changes;
 
 #define SCX_LAYOUT_DENSE 0
 #define SCX_LAYOUT_CSR 1
 
 /* Batches of the rows of several matrices, put end to end: row numbers count on over all of them. Matrices and columns
- * must outlive the pipeline; their number of output columns is one. Messages about a row begin with "file N: ". */
-int32_t scx_pipeline_open_concatenated(uint32_t layout, const scx_member *members, uint64_t n_members, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
+ * must outlive the pipeline; their number of output columns is one. `changes` may be NULL, and is for dense batches.
+ * Messages about a row begin with "file N: ". */
+int32_t scx_pipeline_open_concatenated(uint32_t layout, const scx_member *members, uint64_t n_members, const scx_row_changes *changes, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 /* Copies the row numbers. SCX_OUT_OF_RANGE names the first bad one; SCX_LIMIT when `batches` are under way. */
 int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, scx_error *error);
 /* The oldest submitted batch. SCX_TIMEOUT: it is not ready, call again; SCX_NOT_FOUND: none was submitted; any other
@@ -356,53 +370,6 @@ int32_t scx_pipeline_close(scx_pipeline *pipeline, uint32_t deadline_ms);
 /* any thread */
 /* The memory goes back to the pipeline, and the struct becomes empty. An empty one, with a NULL buffer, is let be. */
 void scx_batch_release(scx_batch *batch);
-
-/* ---- rows of several matrices at once; any thread ---- */
-
-typedef struct scx_row_source {
-    scx_matrix *matrix;
-    const int32_t *remap;   /* NULL, or one entry for each of the matrix's columns: its new column, or negative for none */
-    uint64_t file_identity; /* of the draws about its rows */
-} scx_row_source;
-
-typedef struct scx_joined_rows {
-    uint32_t struct_bytes;
-    uint32_t n_sources;
-    const scx_row_source *sources;
-    const uint32_t *source_of_row; /* n_rows */
-    const int64_t *rows;           /* n_rows: physical row numbers in their source */
-    uint64_t n_rows;
-} scx_joined_rows;
-
-/* What happens to each row, in this order: its values are clipped at 0, and NaN becomes 0; the remap of its source
- * (columns without a place are left out, values are sorted, and summed where columns meet); downsampling; then
- * normalising and the logarithm, of which the depth is the total of all stored values, or of what was drawn. */
-typedef struct scx_joined_options {
-    uint32_t struct_bytes;
-    uint32_t threads;           /* 0: as many as the machine has */
-    uint32_t transform;         /* SCX_NORMALIZE | SCX_LOG1P */
-    uint32_t downsample_method; /* 0, SCX_BINOMIAL or SCX_MULTINOMIAL */
-    double target_sum;
-    uint64_t downsample_target;
-    uint64_t downsample_seed;
-} scx_joined_options;
-
-typedef struct scx_joined_output {
-    uint32_t struct_bytes;
-    uint32_t reserved;
-    const int64_t *starts; /* where each row begins in the next but one; rows ascend and do not overlap */
-    const int64_t *counts; /* from scx_joined_counts: the room that each row has */
-    int32_t *indices;
-    float *values;
-    int64_t *kept;         /* n_rows: how many values became of each; what stands behind them is unspecified */
-} scx_joined_output;
-
-/* How many values each row stores. After a failure *failed_source_out is the source that it is about, or SCX_NO_INDEX. */
-int32_t scx_joined_counts(const scx_joined_rows *rows, int64_t *counts_out, uint64_t *failed_source_out, scx_error *error);
-int32_t scx_joined_gather(const scx_joined_rows *rows, const scx_joined_options *options, const scx_joined_output *output, uint64_t *failed_source_out, scx_error *error);
-/* CSR batches of such rows, the matrices put end to end: row numbers count on over all of them. Matrices and remaps must
- * outlive the pipeline; `threads` of `changes` has no meaning here. Messages about a row begin with "file N: ". */
-int32_t scx_pipeline_open_joined(const scx_row_source *sources, uint64_t n_sources, const scx_joined_options *changes, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 
 /* ---- kernels on a batch in memory; any thread ---- */
 

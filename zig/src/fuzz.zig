@@ -11,7 +11,6 @@ const std = @import("std");
 const concatenation = @import("pipeline/concatenation.zig");
 const deletion_vectors = @import("container/deletion_vectors.zig");
 const errors = @import("errors.zig");
-const joined = @import("codec/joined.zig");
 const matrix_module = @import("codec/matrix.zig");
 const samples = @import("fuzz_samples.zig");
 const Columns = @import("codec/columns.zig").Columns;
@@ -147,7 +146,7 @@ fn readRows(matrix: *Matrix, tally: *Tally) !void {
         readRow(matrix, &plan, @intCast(row), &scratch, out, &report) catch {
             tally.refused_rows += 1;
         };
-        try readRowElsewhere(matrix, &columns, map, row, &scratch);
+        try readRowElsewhere(matrix, &columns, row, &scratch);
     }
 }
 
@@ -168,7 +167,7 @@ fn readRow(
 }
 
 /// What batches are made of: the row with its columns put elsewhere, drawn down, put together with others, and sorted.
-fn readRowElsewhere(matrix: *Matrix, columns: *const Columns, map: []const i32, row: u64, scratch: *matrix_module.Scratch) !void {
+fn readRowElsewhere(matrix: *Matrix, columns: *const Columns, row: u64, scratch: *matrix_module.Scratch) !void {
     var report: Report = .{};
     const room: usize = @intCast(matrix.roomOf(row));
     const indices = try allocator.alloc(i32, room);
@@ -176,20 +175,17 @@ fn readRowElsewhere(matrix: *Matrix, columns: *const Columns, map: []const i32, 
     const values = try allocator.alloc(f32, room);
     defer allocator.free(values);
     const member: concatenation.Member = .{ .matrix = matrix, .columns = columns };
-    var whole: concatenation.Concatenation = try .init(allocator, &.{member}, &report);
-    defer whole.deinit();
-    const place = whole.places.placeOf(row);
-    if (whole.csrRow(place, scratch, indices, values, &report)) |count| try expectInside(indices[0..count]) else |_| {}
-    var out: [outputs]f32 = undefined;
-    whole.denseRow(place, scratch, .ofBatch(0), @ptrCast(&out), &report) catch {};
-    const source: joined.Source = .{ .matrix = matrix, .remap = map, .file_identity = 1 };
-    const changes: joined.Changes = .{
-        .transform = .{ .normalize = true, .log1p = true, .target_sum = 1e4 },
-        .draw = if (row % 2 == 0) .{ .method = .multinomial, .target = 5, .seed = 1 } else null,
-    };
-    if (joined.decodeRow(&source, @intCast(row), &changes, scratch, .through_caches, indices, values, &report)) |count| {
-        try expectInside(indices[0..count]);
-    } else |_| {}
+    for ([_]concatenation.RowChanges{
+        .{},
+        .{ .clips = true, .draw = if (row % 2 == 0) .{ .method = .multinomial, .target = 5, .seed = 1 } else null },
+    }) |changes| {
+        var whole: concatenation.Concatenation = try .init(allocator, &.{member}, changes, &report);
+        defer whole.deinit();
+        const place = whole.places.placeOf(row);
+        if (whole.csrRow(place, scratch, .through_caches, indices, values, &report)) |count| try expectInside(indices[0..count]) else |_| {}
+        var out: [outputs]f32 = undefined;
+        whole.denseRow(place, scratch, .ofBatch(0), @ptrCast(&out), &report) catch {};
+    }
 }
 
 fn expectInside(indices: []const i32) !void {

@@ -16,7 +16,6 @@ comptime {
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/columns.zig");
-    _ = @import("abi/joined.zig");
     _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");
     _ = @import("abi/value_counts.zig");
@@ -36,7 +35,6 @@ test {
     _ = @import("codec/encode_rows.zig");
     _ = @import("codec/shard_stats.zig");
     _ = @import("codec/shard_view.zig");
-    _ = @import("codec/joined_differential.zig");
     _ = @import("codec/parallel.zig");
     _ = @import("codec/places.zig");
     _ = @import("codec/plain_streams.zig");
@@ -50,7 +48,6 @@ test {
     _ = @import("abi/pipeline.zig");
     _ = @import("abi/concatenation.zig");
     _ = @import("abi/batch_kernels.zig");
-    _ = @import("abi/joined.zig");
     _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");
     _ = @import("abi/transform_flags.zig");

@@ -3,14 +3,13 @@
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
 const concatenation = @import("../pipeline/concatenation.zig");
-const end_to_end = @import("end_to_end.zig");
+const downsample = @import("../kernels/downsample.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
 const matrices = @import("matrix.zig");
 const pipelines = @import("pipeline.zig");
 const platform = @import("../container/platform.zig");
 const Failure = errors.Failure;
-const Opening = end_to_end.Opening;
 const Layout = @import("../pipeline/concatenated_source.zig").Layout;
 const Report = errors.Report;
 
@@ -27,10 +26,22 @@ pub const ColumnsHandle = struct {
 pub const Member = extern struct {
     matrix: ?*matrices.MatrixHandle,
     columns: ?*ColumnsHandle,
+    file_identity: u64,
+};
+
+/// `scx_row_changes`
+pub const RowChanges = extern struct {
+    struct_bytes: u32,
+    clips: u32,
+    downsample_method: u32,
+    reserved: u32,
+    downsample_target: u64,
+    downsample_seed: u64,
 };
 
 comptime {
-    assert(@sizeOf(Member) == 16);
+    assert(@sizeOf(Member) == 24);
+    assert(@sizeOf(RowChanges) == 32);
 }
 
 export fn scx_columns_open(
@@ -79,26 +90,38 @@ export fn scx_pipeline_open_concatenated(
     layout: u32,
     members: ?[*]const Member,
     n_members: u64,
+    changes: ?*const RowChanges,
     options: ?*const pipelines.PipelineOptions,
     pipeline_out: ?*?*pipelines.MatrixPipeline,
     error_out: ?*AbiError,
 ) i32 {
     var report: Report = .{};
-    return handle.answer(openPipeline(layout, members, n_members, options, pipeline_out, &report), &report, error_out);
+    return handle.answer(openPipeline(layout, members, n_members, changes, options, pipeline_out, &report), &report, error_out);
 }
 
 fn openPipeline(
     layout_number: u32,
     members_in: ?[*]const Member,
     n_members: u64,
+    changes_in: ?*const RowChanges,
     options_in: ?*const pipelines.PipelineOptions,
     pipeline_out: ?*?*pipelines.MatrixPipeline,
     report: *Report,
 ) Failure!void {
-    const opening: Opening = try .init(pipeline_out, options_in, report);
+    const out = try handle.required(*?*pipelines.MatrixPipeline, pipeline_out, "pipeline_out", report);
+    out.* = null;
+    const options = try handle.required(*const pipelines.PipelineOptions, options_in, "options", report);
+    try pipelines.checkOptions(options, report);
     const layout = std.enums.fromInt(Layout, layout_number) orelse
         return report.fail(error.BadArgument, "layout {d} does not exist", .{layout_number});
-    const given = try end_to_end.given(Member, members_in, n_members, "members", report);
+    const changes: concatenation.RowChanges = if (changes_in) |wanted| try changesOf(wanted, report) else .{};
+    if (layout == .dense and changes_in != null) {
+        return report.fail(error.BadArgument, "values are clipped and drawn in CSR batches alone", .{});
+    }
+    if (n_members < 1 or n_members > std.math.maxInt(u32)) {
+        return report.fail(error.BadArgument, "{d} matrices cannot be put end to end", .{n_members});
+    }
+    const given = (try handle.required([*]const Member, members_in, "members", report))[0..@intCast(n_members)];
     const members = try handle.allocator.alloc(concatenation.Member, given.len);
     defer handle.allocator.free(members);
     for (given, members) |member, *own| {
@@ -113,11 +136,24 @@ fn openPipeline(
         if (output != (try handle.checked(ColumnsHandle, given[0].columns, report)).columns.plan.row_plan.output or (layout == .csr and output != .f32)) {
             return report.fail(error.BadArgument, "half precision is for dense batches alone, and for all files or none", .{});
         }
-        own.* = .{ .matrix = matrix.matrix, .columns = &columns.columns };
+        if (layout == .dense and !columns.columns.isMapped() and columns.columns.plan.n_output != matrix.matrix.n_cols) {
+            return report.fail(error.BadArgument, "dense batches need a map where files have other numbers of columns", .{});
+        }
+        own.* = .{ .matrix = matrix.matrix, .columns = &columns.columns, .file_identity = member.file_identity };
     }
-    var whole: concatenation.Concatenation = try .init(handle.allocator, members, report);
+    var whole: concatenation.Concatenation = try .init(handle.allocator, members, changes, report);
     errdefer whole.deinit();
-    opening.out.* = try pipelines.openSource(.{ .concatenated = .{ .whole = whole, .layout = layout } }, opening.options);
+    out.* = try pipelines.openSource(.{ .concatenated = .{ .whole = whole, .layout = layout } }, options);
+}
+
+fn changesOf(wanted: *const RowChanges, report: *Report) Failure!concatenation.RowChanges {
+    try handle.checkSize(RowChanges, wanted.struct_bytes, "scx_row_changes", report);
+    if (wanted.clips > 1) return report.fail(error.BadArgument, "clips is {d}; 0 and 1 are allowed", .{wanted.clips});
+    if (wanted.downsample_method == 0) return .{ .clips = wanted.clips == 1 };
+    if (wanted.downsample_target < 1) return report.fail(error.BadArgument, "the target must be at least 1", .{});
+    const method = std.enums.fromInt(downsample.Method, wanted.downsample_method) orelse
+        return report.fail(error.BadArgument, "method {d} does not exist", .{wanted.downsample_method});
+    return .{ .clips = true, .draw = .{ .method = method, .target = wanted.downsample_target, .seed = wanted.downsample_seed } };
 }
 
 const testing = std.testing;
@@ -137,14 +173,14 @@ test "what cannot be opened is refused" {
         .reserved = 0,
     };
     try testing.expectEqual(@as(i32, 8), scx_columns_open(1 << 31, null, 1 << 31, &values, &columns, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_columns_open(1, null, 2, &values, &columns, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_columns_open(2, null, 1, &values, &columns, &failure));
     try testing.expectEqual(handle.ok, scx_columns_open(2, &[_]i32{ -1, 0 }, 1, &values, &columns, &failure));
     defer scx_columns_close(columns);
     const options: pipelines.PipelineOptions = .{ .struct_bytes = @sizeOf(pipelines.PipelineOptions), .threads = 1, .batches = 1, .reserved = 0 };
     var pipeline: ?*pipelines.MatrixPipeline = null;
-    const members = [_]Member{.{ .matrix = null, .columns = columns }};
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(2, &members, 1, &options, &pipeline, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 0, &options, &pipeline, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 1, &options, &pipeline, &failure));
+    const members = [_]Member{.{ .matrix = null, .columns = columns, .file_identity = 0 }};
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(2, &members, 1, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 0, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 1, null, &options, &pipeline, &failure));
     try testing.expectEqual(null, pipeline);
 }

@@ -42,7 +42,7 @@ pub const Columns = struct {
     ) Failure!Columns {
         if (options.panel != null) return report.fail(error.BadArgument, "a map of columns excludes a panel", .{});
         const entries = map orelse {
-            if (n_output != n_cols) return report.fail(
+            if (n_output < n_cols) return report.fail(
                 error.BadArgument,
                 "{d} columns without a map cannot be {d} output columns",
                 .{ n_cols, n_output },
@@ -56,7 +56,7 @@ pub const Columns = struct {
                 column, output, n_output,
             });
         }
-        const order = try orderOf(allocator, entries, n_output);
+        const order = try orderOf(allocator, entries);
         return .{
             .plan = try .initMapped(allocator, n_cols, entries, n_output, options, report),
             .order = order,
@@ -73,14 +73,14 @@ pub const Columns = struct {
     }
 };
 
-fn orderOf(allocator: Allocator, map: []const i32, n_output: u32) Failure!Order {
+fn orderOf(allocator: Allocator, map: []const i32) Failure!Order {
     var last: i32 = not_kept;
     for (map) |output| {
         if (output == not_kept) continue;
         if (output <= last) break;
         last = output;
     } else return .ascending;
-    const seen = try allocator.alloc(bool, n_output);
+    const seen = try allocator.alloc(bool, @intCast(std.mem.max(i32, map) + 1));
     defer allocator.free(seen);
     @memset(seen, false);
     for (map) |output| {
@@ -94,11 +94,11 @@ fn orderOf(allocator: Allocator, map: []const i32, n_output: u32) Failure!Order 
 const testing = std.testing;
 
 test "orders of maps" {
-    try testing.expectEqual(Order.ascending, try orderOf(testing.allocator, &.{ -1, 0, -1, 2 }, 3));
-    try testing.expectEqual(Order.ascending, try orderOf(testing.allocator, &.{ -1, -1 }, 0));
-    try testing.expectEqual(Order.mixed, try orderOf(testing.allocator, &.{ 2, -1, 0 }, 3));
-    try testing.expectEqual(Order.shared, try orderOf(testing.allocator, &.{ 1, 1 }, 2));
-    try testing.expectEqual(Order.shared, try orderOf(testing.allocator, &.{ 1, 0, 1 }, 2));
+    try testing.expectEqual(Order.ascending, try orderOf(testing.allocator, &.{ -1, 0, -1, 2 }));
+    try testing.expectEqual(Order.ascending, try orderOf(testing.allocator, &.{ -1, -1 }));
+    try testing.expectEqual(Order.mixed, try orderOf(testing.allocator, &.{ 2, -1, 0 }));
+    try testing.expectEqual(Order.shared, try orderOf(testing.allocator, &.{ 1, 1 }));
+    try testing.expectEqual(Order.shared, try orderOf(testing.allocator, &.{ 1, 0, 1 }));
 }
 
 test "maps that lead nowhere are refused" {
@@ -106,5 +106,5 @@ test "maps that lead nowhere are refused" {
     try testing.expectError(error.OutOfRange, Columns.init(testing.allocator, 2, &.{ 0, 2 }, 2, .{}, &report));
     try testing.expectEqualStrings("column 1 goes to 2, but there are 2 output columns", report.messageText());
     try testing.expectError(error.OutOfRange, Columns.init(testing.allocator, 1, &.{-2}, 2, .{}, &report));
-    try testing.expectError(error.BadArgument, Columns.init(testing.allocator, 2, null, 3, .{}, &report));
+    try testing.expectError(error.BadArgument, Columns.init(testing.allocator, 3, null, 2, .{}, &report));
 }

@@ -10,7 +10,6 @@ const errors = @import("../errors.zig");
 const hints = @import("hints.zig");
 const matrices = @import("../codec/matrix.zig");
 const pipelines = @import("pipeline.zig");
-const DenseRowPlan = @import("../kernels/dense.zig").DenseRowPlan;
 const Failure = errors.Failure;
 const Concatenation = @import("concatenation.zig").Concatenation;
 const Report = errors.Report;
@@ -39,10 +38,11 @@ pub const ConcatenatedSource = struct {
     }
 
     pub fn decode(source: *const ConcatenatedSource, task: pipelines.Task, scratch: *Scratch, report: *Report) Failure!void {
-        defer if (source.layout == .dense) emit.finishStreaming();
+        const way: emit.Way = if (source.layout == .csr and source.whole.drops_values) .through_caches else .ofBatch(task.memory.len);
+        defer if (way == .past_caches) emit.finishStreaming();
         for (task.rows[task.begin..task.end], task.begin..) |row, index| {
             source.whole.prefetch(task.rows[0..task.end], index);
-            try source.decodeRow(task, index, @intCast(row), scratch, report);
+            try source.decodeRow(task, index, @intCast(row), way, scratch, report);
         }
     }
 
@@ -51,6 +51,7 @@ pub const ConcatenatedSource = struct {
         task: pipelines.Task,
         index: usize,
         row: u64,
+        way: emit.Way,
         scratch: *Scratch,
         report: *Report,
     ) Failure!void {
@@ -59,21 +60,20 @@ pub const ConcatenatedSource = struct {
             .dense => {
                 const width = source.whole.rowBytes();
                 assert(task.memory.len == task.rows.len * width);
-                const way: emit.Way = .ofBatch(task.memory.len);
                 try source.whole.denseRow(place, scratch, way, task.memory.ptr + index * width, report);
             },
             .csr => {
                 const views: csr_source.Views = .of(task.rows.len, task.memory);
                 const begin: usize = @intCast(views.indptr[index]);
                 const end: usize = @intCast(views.indptr[index + 1]);
-                const count = try source.whole.csrRow(place, scratch, views.indices[begin..end], views.values[begin..end], report);
+                const count = try source.whole.csrRow(place, scratch, way, views.indices[begin..end], views.values[begin..end], report);
                 views.counts[index] = @intCast(count);
             },
         }
     }
 
     pub fn finish(source: *const ConcatenatedSource, n_rows: usize, memory: Memory) void {
-        if (source.layout == .csr) csr_source.moveTogether(n_rows, memory);
+        if (source.layout == .csr and source.whole.drops_values) csr_source.moveTogether(n_rows, memory);
     }
 
     pub fn willNeed(source: *const ConcatenatedSource, range: hints.RowRange) void {

@@ -3,6 +3,7 @@
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
 const dense = @import("../kernels/dense.zig");
+const downsample = @import("../kernels/downsample.zig");
 const emit = @import("../kernels/emit.zig");
 const errors = @import("../errors.zig");
 const matrices = @import("../codec/matrix.zig");
@@ -25,6 +26,16 @@ const Scratch = matrices.Scratch;
 pub const Member = struct {
     matrix: *const Matrix,
     columns: *const Columns,
+    /// What stands for its file where counts are drawn.
+    file_identity: u64 = 0,
+};
+
+/// What happens to the values of a CSR row before they are transformed. A row that is drawn has what became of its
+/// values after those that share an output column are added; its depth is the total that was drawn.
+pub const RowChanges = struct {
+    /// Negative values and NaN become 0.
+    clips: bool = false,
+    draw: ?downsample.Draw = null,
 };
 
 pub const Concatenation = struct {
@@ -32,9 +43,12 @@ pub const Concatenation = struct {
     members: []Member,
     places: Places,
     n_output: u32,
+    changes: RowChanges,
+    /// Whether a CSR row may end with fewer values than it stores.
+    drops_values: bool,
 
     /// Matrices and columns must outlive it.
-    pub fn init(allocator: Allocator, members: []const Member, report: *Report) Failure!Concatenation {
+    pub fn init(allocator: Allocator, members: []const Member, changes: RowChanges, report: *Report) Failure!Concatenation {
         assert(members.len > 0);
         const n_output = members[0].columns.plan.n_output;
         for (members, 0..) |member, number| {
@@ -51,7 +65,11 @@ pub const Concatenation = struct {
         }
         const row_counts = try allocator.alloc(u64, members.len);
         defer allocator.free(row_counts);
-        for (members, row_counts) |member, *count| count.* = member.matrix.n_rows;
+        var drops_values = changes.draw != null;
+        for (members, row_counts) |member, *count| {
+            count.* = member.matrix.n_rows;
+            drops_values = drops_values or member.columns.isMapped();
+        }
         var places: Places = try .init(allocator, row_counts, report);
         errdefer places.deinit();
         return .{
@@ -59,6 +77,8 @@ pub const Concatenation = struct {
             .members = try allocator.dupe(Member, members),
             .places = places,
             .n_output = n_output,
+            .changes = changes,
+            .drops_values = drops_values,
         };
     }
 
@@ -124,13 +144,43 @@ pub const Concatenation = struct {
         self: *const Concatenation,
         place: Place,
         scratch: *Scratch,
+        way: emit.Way,
         indices: []i32,
         values: []f32,
         report: *Report,
     ) Failure!usize {
         const member = &self.members[place.member];
-        return csrMemberRow(member, place.row, scratch, indices, values, report) catch |failure|
+        return self.csrMemberRow(member, place.row, scratch, way, indices, values, report) catch |failure|
             places_module.inMember(place.member, failure, report);
+    }
+
+    fn csrMemberRow(
+        self: *const Concatenation,
+        member: *const Member,
+        row: u64,
+        scratch: *Scratch,
+        way: emit.Way,
+        indices: []i32,
+        values: []f32,
+        report: *Report,
+    ) Failure!usize {
+        const columns = member.columns;
+        assert(!columns.plan.row_plan.transform.isCentred());
+        const found = try member.matrix.openRow(@intCast(row), scratch, report);
+        if (found.row.n_values != indices.len) {
+            return report.fail(error.Corrupt, "row {d} has another number of values than the table of its shard says", .{row});
+        }
+        if (self.changes.draw != null or (self.changes.clips and mayBeNegative(member.matrix, &found))) {
+            return changedRow(member, row, &found, self.changes.draw, scratch, indices, values, report);
+        }
+        if (columns.order == .shared) {
+            const shared = try sharedRow(member, row, &found, scratch, report);
+            return unpack(shared.entries, indices, values);
+        }
+        const source: CsrSource = .{ .matrix = member.matrix, .plan = columns.plan, .has_panel = columns.isMapped() };
+        const count = try source.decodeRow(&found, scratch, way, indices, values, report);
+        if (columns.order == .mixed) sortRow(scratch, indices[0..count], values[0..count], columns.plan.n_output);
+        return count;
     }
 };
 
@@ -158,7 +208,8 @@ fn selectMemberRow(
         const found = try member.matrix.openRow(@intCast(row), scratch, report);
         return member.matrix.selectRow(&columns.plan, &found, scratch, report);
     }
-    const shared = try sharedRow(member, row, scratch, report);
+    const found = try member.matrix.openRow(@intCast(row), scratch, report);
+    const shared = try sharedRow(member, row, &found, scratch, report);
     // the entries lie in neither of these
     const indices: [*]i32 = @ptrCast(scratch.arrays.row.columns);
     const values: [*]f32 = @ptrCast(scratch.arrays.values);
@@ -166,31 +217,83 @@ fn selectMemberRow(
     return .{ .columns = @ptrCast(indices), .values = values, .count = @intCast(count), .background = shared.background };
 }
 
-pub fn csrMemberRow(
+/// Packed rows note whether they have such values.
+fn mayBeNegative(matrix: *const Matrix, found: *const matrices.FoundRow) bool {
+    if (!matrix.value_type.isSigned() or found.row.n_values == 0) return false;
+    return switch (found.view.codec) {
+        .rowpack => found.open.header.irregular,
+        .none => true,
+    };
+}
+
+/// A row whose values are clipped, and drawn if asked for.
+fn changedRow(
     member: *const Member,
     row: u64,
+    found: *const matrices.FoundRow,
+    draw: ?downsample.Draw,
     scratch: *Scratch,
     indices: []i32,
     values: []f32,
     report: *Report,
 ) Failure!usize {
-    const columns = member.columns;
-    assert(!columns.plan.row_plan.transform.isCentred());
-    if (columns.order == .shared) {
-        const shared = try sharedRow(member, row, scratch, report);
-        if (shared.n_stored != indices.len) return otherCount(row, report);
-        return unpack(shared.entries, indices, values);
+    const stored = scratch.arrays.values[0..indices.len];
+    try member.matrix.rowValues(found, .f64, scratch, @ptrCast(stored.ptr), report);
+    for (stored) |*value| value.* = if (value.* > 0) value.* else 0;
+    const transform = member.columns.plan.row_plan.transform;
+    var depth = if (transform.normalize) transform_kernel.depthOf(stored, true) else 0;
+    var kept = addedRow(member.columns, scratch, indices);
+    if (draw) |one| {
+        for (stored[0..kept], values[0..kept]) |value, *count| count.* = @floatCast(value);
+        one.drawRow(member.file_identity, row, values[0..kept]) catch
+            return report.fail(error.BadArgument, "row {d} holds " ++ downsample.too_large, .{row});
+        kept = downsample.dropZeros(indices[0..kept], values[0..kept]);
+        for (values[0..kept], stored[0..kept]) |count, *value| value.* = count;
+        depth = transform_kernel.depthOf(stored[0..kept], true);
     }
-    const found = try member.matrix.openRow(@intCast(row), scratch, report);
-    if (found.row.n_values != indices.len) return otherCount(row, report);
-    const source: CsrSource = .{ .matrix = member.matrix, .plan = columns.plan, .has_panel = columns.isMapped() };
-    const count = try source.decodeRow(&found, scratch, .through_caches, indices, values, report);
-    if (columns.order == .mixed) sortRow(scratch, indices[0..count], values[0..count], columns.plan.n_output);
-    return count;
+    const scale = transform.factor(depth);
+    for (stored[0..kept], values[0..kept]) |value, *result| {
+        result.* = if (transform.isIdentity()) @floatCast(value) else transform.applyOne(value, scale);
+    }
+    if (transform.isScaledBeyond(scale, stored[0..kept], values[0..kept])) {
+        return report.fail(error.BadArgument, transform_kernel.scaled_beyond, .{row});
+    }
+    return kept;
 }
 
-fn otherCount(row: u64, report: *Report) Failure {
-    return report.fail(error.Corrupt, "row {d} has another number of values than the table of its shard says", .{row});
+/// Output columns of the row in the scratch into `indices`, ascending, and to the front of its values the sums of those
+/// that share one. Answers how many there are.
+fn addedRow(columns: *const Columns, scratch: *Scratch, indices: []i32) usize {
+    const stored = scratch.arrays.values[0..indices.len];
+    const entries = scratch.entries(indices.len);
+    var count: usize = 0;
+    for (scratch.arrays.row.columns[0..indices.len], 0..) |column, place| {
+        if (columns.isMapped() and !columns.plan.keeps(column)) continue;
+        const output = if (columns.isMapped()) columns.plan.slots[column] else column;
+        entries[count] = sort_row.entry(output, @intCast(place));
+        count += 1;
+    }
+    const spare = scratch.spareEntries(indices.len);
+    const sorted = if (columns.order == .ascending)
+        entries[0..count]
+    else
+        sort_row.sort(entries[0..count], spare[0..count], columns.plan.n_output);
+    // The values are read in any order, so that sums go where the sorted entries are not.
+    const sums: []align(4) f64 = @ptrCast(if (sorted.ptr == entries.ptr) spare else entries);
+    var length: usize = 0;
+    for (sorted) |entry| {
+        const column: i32 = @intCast(sort_row.columnOf(entry));
+        const value = stored[sort_row.payloadOf(entry)];
+        if (length > 0 and indices[length - 1] == column) {
+            sums[length - 1] += value;
+            continue;
+        }
+        indices[length] = column;
+        sums[length] = value;
+        length += 1;
+    }
+    @memcpy(stored[0..length], sums[0..length]);
+    return length;
 }
 
 fn sortRow(scratch: *Scratch, indices: []i32, values: []f32, n_output: u32) void {
@@ -213,16 +316,20 @@ const Shared = struct {
     entries: []align(4) Entry,
     /// What the other elements of a dense row are.
     background: f32,
-    n_stored: usize,
 };
 
 /// A row some of whose columns share an output column. Their raw values are added in float64, in the order of the
 /// columns; depth and PFlog's centre are those of the values as stored.
-fn sharedRow(member: *const Member, row: u64, scratch: *Scratch, report: *Report) Failure!Shared {
-    const found = try member.matrix.openRow(@intCast(row), scratch, report);
+fn sharedRow(
+    member: *const Member,
+    row: u64,
+    found: *const matrices.FoundRow,
+    scratch: *Scratch,
+    report: *Report,
+) Failure!Shared {
     const n_stored: usize = found.row.n_values;
     const stored = scratch.arrays.values[0..n_stored];
-    try member.matrix.rowValues(&found, .f64, scratch, @ptrCast(stored.ptr), report);
+    try member.matrix.rowValues(found, .f64, scratch, @ptrCast(stored.ptr), report);
     const plan = &member.columns.plan;
     const transform = plan.row_plan.transform;
     const scale = transform.factor(if (transform.normalize) transform_kernel.depthOf(stored, transform.log1p) else 0);
@@ -246,7 +353,6 @@ fn sharedRow(member: *const Member, row: u64, scratch: *Scratch, report: *Report
     return .{
         .entries = added,
         .background = @floatCast(-centre),
-        .n_stored = n_stored,
     };
 }
 

@@ -13,7 +13,6 @@ const row_reads = @import("../codec/row_reads.zig");
 const CsrSource = @import("csr_source.zig").CsrSource;
 const DenseSource = @import("dense_source.zig").DenseSource;
 const Failure = errors.Failure;
-const JoinedSource = @import("joined_source.zig").JoinedSource;
 const ConcatenatedSource = @import("concatenated_source.zig").ConcatenatedSource;
 const Report = errors.Report;
 
@@ -23,7 +22,6 @@ pub const MatrixSource = union(enum) {
     dense: DenseSource,
     csr: CsrSource,
     concatenated: ConcatenatedSource,
-    joined: JoinedSource,
 
     pub const Scratch = matrices.Scratch;
 
@@ -37,7 +35,6 @@ pub const MatrixSource = union(enum) {
     pub fn rowCount(source: *const MatrixSource) u64 {
         return switch (source.*) {
             .concatenated => |*own| own.whole.rowCount(),
-            .joined => |*own| own.places.rowCount(),
             inline else => |*own| own.matrix.n_rows,
         };
     }
@@ -46,7 +43,7 @@ pub const MatrixSource = union(enum) {
     pub fn isCsr(source: *const MatrixSource) bool {
         return switch (source.*) {
             .dense => false,
-            .csr, .joined => true,
+            .csr => true,
             .concatenated => |own| own.layout == .csr,
         };
     }
@@ -60,10 +57,6 @@ pub const MatrixSource = union(enum) {
                 const place = own.whole.places.placeOf(number);
                 return own.whole.members[place.member].matrix.placeOf(place.row);
             },
-            .joined => |*own| {
-                const place = own.places.placeOf(number);
-                return own.sources[place.member].matrix.placeOf(place.row);
-            },
             inline else => |*own| return own.matrix.placeOf(number),
         }
     }
@@ -72,7 +65,6 @@ pub const MatrixSource = union(enum) {
     pub fn expectScattered(source: *const MatrixSource, scattered: bool) void {
         switch (source.*) {
             .concatenated => |*own| for (own.whole.members) |*member| member.matrix.expectScattered(scattered),
-            .joined => |*own| for (own.sources) |*member| member.matrix.expectScattered(scattered),
             inline else => |*own| own.matrix.expectScattered(scattered),
         }
     }
@@ -81,7 +73,6 @@ pub const MatrixSource = union(enum) {
     pub fn expectUnchanged(source: *const MatrixSource, report: *Report) Failure!void {
         switch (source.*) {
             .concatenated => |*own| for (own.whole.members) |*member| try member.matrix.file.expectUnchanged(report),
-            .joined => |*own| for (own.sources) |*member| try member.matrix.file.expectUnchanged(report),
             inline else => |*own| try own.matrix.file.expectUnchanged(report),
         }
     }
@@ -93,7 +84,6 @@ pub const MatrixSource = union(enum) {
         } else |_| {}
         switch (source.*) {
             .concatenated => |*own| for (own.whole.members) |*member| try member.matrix.file.changes.afterReading(report),
-            .joined => |*own| for (own.sources) |*member| try member.matrix.file.changes.afterReading(report),
             inline else => |*own| try own.matrix.file.changes.afterReading(report),
         }
         result catch |failure| {
@@ -111,7 +101,6 @@ pub const MatrixSource = union(enum) {
     pub fn initScratch(source: *const MatrixSource, allocator: Allocator) Failure!Scratch {
         return switch (source.*) {
             .concatenated => |*own| own.whole.initScratch(allocator),
-            .joined => |*own| own.initScratch(allocator),
             inline else => |*own| Scratch.init(allocator, own.matrix.n_cols),
         };
     }
@@ -125,7 +114,7 @@ pub const MatrixSource = union(enum) {
     pub fn prepare(source: *const MatrixSource, rows: []const i64, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            inline .csr, .concatenated, .joined => |*own| own.prepare(rows, memory),
+            inline .csr, .concatenated => |*own| own.prepare(rows, memory),
         }
     }
 
@@ -138,21 +127,20 @@ pub const MatrixSource = union(enum) {
     pub fn finish(source: *const MatrixSource, n_rows: usize, memory: Memory) void {
         switch (source.*) {
             .dense => {},
-            inline .csr, .concatenated, .joined => |*own| own.finish(n_rows, memory),
+            inline .csr, .concatenated => |*own| own.finish(n_rows, memory),
         }
     }
 
     pub fn seemsResident(source: *const MatrixSource, range: hints.RowRange) bool {
         return switch (source.*) {
             .concatenated => |*own| own.seemsResident(range),
-            .joined => true, // plans of rows from anywhere wait for nothing else
             inline else => |*own| own.matrix.seemsResident(range.row_start, range.row_end),
         };
     }
 
     pub fn willNeed(source: *const MatrixSource, range: hints.RowRange) void {
         switch (source.*) {
-            inline .concatenated, .joined => |*own| own.willNeed(range),
+            .concatenated => |*own| own.willNeed(range),
             inline else => |*own| own.matrix.willNeed(range.row_start, range.row_end),
         }
     }

@@ -79,61 +79,6 @@ def test_gather_csr(matrix: Matrix, indptr: list[int], *, with_outputs: bool) ->
     assert set(indices.tolist()) == set(values.tolist()) == {-7}
 
 
-@pytest.mark.parametrize(
-    ("starts", "counts"),
-    [
-        ([0, 2, 2, 5], COUNTS),
-        ([0, 2, 3, 6], COUNTS),  # with a gap
-        ([0, 2, 2, 5], [2, 0, 2, 0]),
-        ([0, 2, 2, 5], [2, -1, 3, 0]),
-        ([0, 2, 2, 5], [0, 0, 0, 0]),
-        ([-1, 2, 2, 5], COUNTS),
-        ([0, 2, 1, 5], COUNTS),
-        ([3, 5, 0, 3], COUNTS),
-        ([0, 2, INT64.max, 5], COUNTS),
-        ([0, INT64.min, 2, 5], COUNTS),
-    ],
-)
-@pytest.mark.parametrize("with_outputs", [False, True])
-def test_joined_gather(
-    matrix: Matrix, starts: list[int], counts: list[int], *, with_outputs: bool
-) -> None:
-    ffi, lib = binding.native().ffi, binding.native().lib
-    sources = ffi.new("scx_row_source[]", 1)
-    sources[0].matrix = matrix.handle
-    source_of_row = np.zeros(4, dtype=np.uint32)
-    rows = binding.new_struct(
-        "scx_joined_rows",
-        n_sources=1,
-        sources=sources,
-        source_of_row=pointer(source_of_row, "uint32_t *"),
-        rows=pointer(ROWS, "int64_t *"),
-        n_rows=4,
-    )
-    given = np.array([starts, counts], dtype=np.int64)
-    indices = np.full(7, -7, dtype=np.int32)
-    values = np.full(7, -7, dtype=np.float32)
-    kept = np.full(4, -7, dtype=np.int64)
-    output = binding.new_struct(
-        "scx_joined_output",
-        starts=pointer(given[0], "int64_t *"),
-        counts=pointer(given[1], "int64_t *"),
-        indices=pointer(indices if with_outputs else None, "int32_t *"),
-        values=pointer(values if with_outputs else None, "float *"),
-        kept=pointer(kept, "int64_t *"),
-    )
-    options = binding.new_struct("scx_joined_options", threads=1)
-    error, failed = ffi.new("scx_error *"), ffi.new("uint64_t *")
-    status = lib.scx_joined_gather(rows, options, output, failed, error)
-    if with_outputs and counts == COUNTS and starts in ([0, 2, 2, 5], [0, 2, 3, 6]):
-        assert status == lib.SCX_OK
-        assert kept.tolist() == COUNTS
-        assert values[[0, 1, *range(starts[2], starts[2] + 3)]].tolist() == [1, 2, 3, 4, 5]
-        return
-    assert status == lib.SCX_BAD_ARGUMENT, ffi.string(error.message)
-    assert set(indices.tolist()) == set(values.tolist()) == set(kept.tolist()) == {-7}
-
-
 @pytest.mark.parametrize("n_rows", [2**64 - 1, 2**63])
 def test_a_number_of_rows_that_no_indptr_has(n_rows: int) -> None:
     ffi, lib = binding.native().ffi, binding.native().lib

@@ -169,8 +169,8 @@ def test_what_does_not_fit_is_refused(files: list[tuple[Path, sp.csr_matrix]]) -
     n_vars = matrix.shape[1]
     with pytest.raises(IndexError, match="column 3 goes to 9, but there are 9 output columns"):
         Columns(5, np.array([0, 1, 2, 9, -1], dtype=np.int32), 9)
-    with pytest.raises(ValueError, match="30 columns without a map cannot be 31"):
-        Columns(30, None, 31)
+    with pytest.raises(ValueError, match="31 columns without a map cannot be 30"):
+        Columns(31, None, 30)
     with pytest.raises(ValueError, match="no matrix"):
         ConcatenatedDense([])
     short = Columns(n_vars - 1, None, n_vars - 1)

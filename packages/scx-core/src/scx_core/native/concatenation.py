@@ -42,7 +42,7 @@ class Columns:
         int32, the output column of each, or `NOT_KEPT`; None for each column as itself. Raw values
         of columns that share an output column are added, before anything else happens to them.
     n_output
-        Columns of a batch.
+        Columns of a batch; of CSR batches there may be more than the matrix has.
     normalize, log1p, target_sum, pflog_alpha, dtype
         As for `DensePipeline`. Totals, and PFlog's mean, are over all columns of the matrix.
 
@@ -86,11 +86,22 @@ class Columns:
 
 @dataclass(frozen=True)
 class Member:
-    """One of the matrices; `path` is its file, for messages."""
+    """One of the matrices.
+
+    Attributes
+    ----------
+    matrix, columns
+        The matrix, and where its columns go.
+    path
+        Its file, for messages.
+    file_identity
+        What stands for the file where counts are drawn.
+    """
 
     matrix: Matrix
     columns: Columns
     path: str
+    file_identity: int = 0
 
 
 class ConcatenatedDense(DensePipeline):
@@ -117,10 +128,21 @@ class ConcatenatedDense(DensePipeline):
 
 
 class ConcatenatedCsr(CsrPipeline):
-    """CSR batches of the rows of several matrices; see `ConcatenatedDense`."""
+    """CSR batches of the rows of several matrices; see `ConcatenatedDense`.
 
-    def __init__(self, members: Sequence[Member], *, batches: int = 4, threads: int = 0) -> None:
-        _open(self, native().lib.SCX_LAYOUT_CSR, members, batches=batches, threads=threads)
+    `changes` is an `scx_row_changes` that says what happens to values before they are transformed.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        changes: CData | None = None,
+        batches: int = 4,
+        threads: int = 0,
+    ) -> None:
+        layout = native().lib.SCX_LAYOUT_CSR
+        _open(self, layout, members, changes, batches=batches, threads=threads)
         self._paths = [member.path for member in members]
 
     def wait(self) -> CsrBatch:
@@ -135,6 +157,7 @@ def _open(
     pipeline: MatrixPipeline[Any],
     layout: int,
     members: Sequence[Member],
+    changes: CData | None = None,
     *,
     batches: int,
     threads: int,
@@ -144,9 +167,12 @@ def _open(
     handles = native().ffi.new("scx_member[]", len(members))
     for handle, member in zip(handles, members, strict=True):
         handle.matrix, handle.columns = member.matrix.handle, member.columns.handle
+        handle.file_identity = member.file_identity
+    if changes is None:
+        changes = native().ffi.NULL
     pipeline._dtype = members[0].columns.dtype
     pipeline._start(
-        ("scx_pipeline_open_concatenated", layout, handles, len(members)),
+        ("scx_pipeline_open_concatenated", layout, handles, len(members), changes),
         reads=tuple(members),
         n_columns=members[0].columns.n_output,
         batches=batches,

@@ -83,6 +83,7 @@ def _table(value: Any, name: str, n_genes: int) -> npt.NDArray[np.int32]:
 
 def row_changes(
     tables: tuple[npt.NDArray[np.int32], ...] | None,
+    n_cols: int,
     manifest: Manifest,
     *,
     normalize: bool,
@@ -90,7 +91,10 @@ def row_changes(
     target_sum: Any,
     downsample: tuple[Any, Any, Any],
 ) -> RowChanges:
-    """What happens to rows; None stands for off, and for 1e4 as a target sum."""
+    """What happens to rows; None stands for off, and for 1e4 as a target sum.
+
+    `n_cols` is the number of columns of batches.
+    """
     target, method, seed = downsample
     downsampling = None
     identities = None
@@ -113,6 +117,7 @@ def row_changes(
         raise ValueError(f"{given} without downsample_target_library_size has no effect")
     return RowChanges(
         remap_tables=tables,
+        n_cols=n_cols,
         downsampling=downsampling,
         file_identities=identities,
         normalize=normalize,

@@ -189,6 +189,7 @@ class SparseCellSetDataset(TerminalDataset):
         tables, self._n_cols = checked_tables(remap_tables, n_global_genes, manifest)
         changes = row_changes(
             tables,
+            self._n_cols,
             manifest,
             normalize=normalizes,
             log1p=logs,
@@ -205,8 +206,9 @@ class SparseCellSetDataset(TerminalDataset):
             needs_second_buffer=(
                 tables is not None or changes.downsampling is not None or self._n_files > 1
             ),
+            # The library has a table of its own for each of them.
             metadata_bytes=manifest.n_bytes
-            + sum({id(table): table.nbytes for table in tables or ()}.values()),
+            + 2 * sum({id(table): table.nbytes for table in tables or ()}.values()),
         )
         self._limit_mb = self._demand.limit_mb(limit)
         self._rules: CellSetRules | None = CellSetRules(

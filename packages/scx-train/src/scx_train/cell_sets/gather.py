@@ -9,23 +9,32 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core.native import binding
-from scx_core.native.binding import CData, native
-from scx_core.native.joined import JoinedCsr, RowSource, row_sources
-from scx_core.native.matrix import LOG1P, NORMALIZE
+from scx_core.native.binding import CData
+from scx_core.native.concatenation import Columns, ConcatenatedCsr, Member
 from scx_core.native.packing import CsrArrays, packed
+from scx_core.native.pipeline import BATCH_ROWS_MAX
+from scx_train._process import usable_cpus
 from scx_train.cell_sets.downsample import METHODS, Downsampling
 from scx_train.cell_sets.plans import CellSetPlan
 from scx_train.cell_sets.readers import Reader, Readers
 
+# A pipeline counts the values of a batch in int32.
+VALUES_MAX = np.iinfo(np.int32).max
+
+# Fewer rows than this are not worth a thread of their own.
+_ROWS_PER_THREAD_MIN = 64
+
 
 @dataclass(frozen=True)
 class RowChanges:
-    """What happens to each row on its way into a batch.
+    """What happens to each row on its way into a batch. Negative values count as 0.
 
     Attributes
     ----------
     remap_tables
         int32 for each file: the new column of each of its columns, -1 for none; None for no change.
+    n_cols
+        How many columns batches have.
     downsampling, file_identities
         How counts are drawn down, and what stands for each file then (uint64); None for not at all.
     normalize, log1p, target_sum
@@ -33,24 +42,45 @@ class RowChanges:
     """
 
     remap_tables: tuple[npt.NDArray[np.int32], ...] | None
+    n_cols: int
     downsampling: Downsampling | None
     file_identities: npt.NDArray[np.uint64] | None
     normalize: bool
     log1p: bool
     target_sum: float
 
-    def options(self, threads: int) -> CData:
-        """The `scx_joined_options` of them."""
+    def options(self) -> CData:
+        """The `scx_row_changes` of them."""
         draw = self.downsampling
         return binding.new_struct(
-            "scx_joined_options",
-            threads=threads,
-            transform=NORMALIZE * self.normalize + LOG1P * self.log1p,
+            "scx_row_changes",
+            clips=1,
             downsample_method=0 if draw is None else METHODS[draw.method],
-            target_sum=self.target_sum,
             downsample_target=0 if draw is None else draw.target,
             downsample_seed=0 if draw is None else draw.seed,
         )
+
+    def members(self, files: npt.NDArray[np.int64], readers: Sequence[Reader]) -> list[Member]:
+        """The matrices of these files, each with its way into the columns of batches."""
+        shared: dict[tuple[int, int], Columns] = {}  # files with the same table share it
+        members = []
+        for file_id, reader in zip(files.tolist(), readers, strict=True):
+            assert reader.matrix is not None  # a file without cells has no rows
+            table = None if self.remap_tables is None else self.remap_tables[file_id]
+            key = (id(table), reader.n_cols)
+            if key not in shared:
+                shared[key] = Columns(
+                    reader.n_cols,
+                    table,
+                    self.n_cols,
+                    normalize=self.normalize,
+                    log1p=self.log1p,
+                    target_sum=self.target_sum,
+                )
+            identities = self.file_identities
+            identity = 0 if identities is None else int(identities[file_id])
+            members.append(Member(reader.matrix, shared[key], reader.path, identity))
+        return members
 
 
 class RowGather:
@@ -72,125 +102,95 @@ class RowGather:
         offsets: npt.NDArray[np.int64] = np.cumsum(n_rows) - n_rows
         return offsets
 
-    def open_pipeline(self, *, n_cols: int, batches: int, threads: int) -> JoinedCsr:
+    def open_pipeline(self, *, batches: int, threads: int) -> ConcatenatedCsr:
         """What decodes rows of all files put end to end, in threads of its own."""
         files = np.flatnonzero(self._readers.manifest.n_rows)  # without cells there are no rows
         with self._readers.lease(files.tolist()) as readers:
-            return JoinedCsr(
-                self._sources(files, readers),
-                self._changes.options(threads),
-                n_columns=n_cols,
-                batches=batches,
-                threads=threads,
-            )
+            return self._pipeline(files, readers, batches=batches, threads=threads)
 
     def fits(self, plan: CellSetPlan) -> bool:
         """Whether all files of a plan may be open at once."""
         return len(plan.files) <= self._readers.limit
 
     def gather(self, plan: CellSetPlan, *, threads: int) -> CsrArrays:
-        """The rows of a plan, in its order."""
+        """The rows of a plan, in its order; `threads` is 0 for one per CPU."""
         if self.fits(plan):
             with self._readers.lease(plan.files.tolist()) as readers:
-                rows = _Rows(self._sources(plan.files, readers), plan.source_of_row, plan.rows)
-                starts, kept, indices, data = rows.decode(self._changes.options(threads))
-            return packed(starts, kept, indices, data, in_place=True)
+                return self._decoded(
+                    plan.files, readers, plan.source_of_row, plan.rows, threads=threads
+                )
         return self._one_by_one(plan, threads=threads)
 
     def _one_by_one(self, plan: CellSetPlan, *, threads: int) -> CsrArrays:
         """One file after the other, so that no more are open than may be."""
         starts = np.zeros(len(plan.rows), dtype=np.int64)
         kept = np.zeros(len(plan.rows), dtype=np.int64)
-        parts: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = []
+        parts: list[CsrArrays] = []
         end = 0
         by_file = np.argsort(plan.source_of_row, kind="stable")
         bounds = np.searchsorted(plan.source_of_row[by_file], np.arange(len(plan.files) + 1))
         for place, file_id in enumerate(plan.files.tolist()):
             here = by_file[bounds[place] : bounds[place + 1]]
             with self._readers.lease([file_id]) as readers:
-                sources = self._sources(plan.files[place : place + 1], readers)
-                rows = _Rows(sources, np.zeros(len(here), dtype=np.uint32), plan.rows[here])
-                decoded = rows.decode(self._changes.options(threads))
-            starts[here], kept[here] = decoded[0] + end, decoded[1]
-            end += len(decoded[2])
-            parts.append(decoded[2:])
-        indices = np.concatenate([part[0] for part in parts])
-        data = np.concatenate([part[1] for part in parts])
+                part = self._decoded(
+                    plan.files[place : place + 1],
+                    readers,
+                    np.zeros(len(here), dtype=np.uint32),
+                    plan.rows[here],
+                    threads=threads,
+                )
+            starts[here], kept[here] = part[0][:-1] + end, np.diff(part[0])
+            end += len(part[1])
+            parts.append(part)
+        indices = np.concatenate([part[1] for part in parts])
+        data = np.concatenate([part[2] for part in parts])
         return packed(starts, kept, indices, data, in_place=False)
 
-    def _sources(self, files: npt.NDArray[np.int64], readers: Sequence[Reader]) -> list[RowSource]:
-        changes = self._changes
-        tables, identities = changes.remap_tables, changes.file_identities
-        sources = []
-        for file_id, reader in zip(files.tolist(), readers, strict=True):
-            assert reader.matrix is not None  # a file without cells has no rows
-            sources.append(
-                RowSource(
-                    reader.matrix,
-                    reader.path,
-                    None if tables is None else tables[file_id],
-                    0 if identities is None else int(identities[file_id]),
-                )
-            )
-        return sources
-
-
-class _Rows:
-    """Rows of open files, as the native calls take them."""
-
-    def __init__(
+    def _decoded(
         self,
-        sources: list[RowSource],
+        files: npt.NDArray[np.int64],
+        readers: Sequence[Reader],
         source_of_row: npt.NDArray[np.uint32],
         rows: npt.NDArray[np.int64],
-    ) -> None:
-        self._sources = sources
-        structs, kept = row_sources(sources)
-        self._n_rows = len(rows)
-        self._struct = binding.new_struct(
-            "scx_joined_rows",
-            n_sources=len(sources),
-            sources=structs,
-            source_of_row=binding.input_array(source_of_row, np.uint32, "source_of_row"),
-            rows=binding.input_array(rows, np.int64, "rows"),
-            n_rows=len(rows),
-        )
-        # The structs hold bare pointers: what these point to is kept here.
-        self._kept = (kept, source_of_row, rows)
+        *,
+        threads: int,
+    ) -> CsrArrays:
+        """Rows of open files: indptr (int64), indices and data."""
+        if not len(rows):
+            return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        counts = self._readers.manifest.n_rows[files]
+        numbers = rows + (np.cumsum(counts) - counts)[source_of_row]
+        threads = min(threads or usable_cpus(), max(1, len(rows) // _ROWS_PER_THREAD_MIN))
+        step = rows_max(int(self._readers.manifest.n_cols[files].max(initial=1)))
+        pointers, parts = [np.zeros(1, dtype=np.int64)], []
+        with self._pipeline(files, readers, batches=1, threads=threads) as pipeline:
+            pipeline.expect_scattered()
+            for start in range(0, len(numbers), step):
+                pipeline.submit(numbers[start : start + step])
+                batch = pipeline.wait()
+                pointers.append(batch.indptr[1:].astype(np.int64) + pointers[-1][-1])
+                parts.append(batch)
+        if len(parts) == 1:
+            return np.concatenate(pointers), parts[0].indices, parts[0].values
+        indices = np.concatenate([part.indices for part in parts])
+        return np.concatenate(pointers), indices, np.concatenate([part.values for part in parts])
 
-    def decode(
-        self, options: CData
-    ) -> tuple[
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int32],
-        npt.NDArray[np.float32],
-    ]:
-        """Where each row begins, how many entries it has, and their indices and values."""
-        counts = np.empty(self._n_rows, dtype=np.int64)
-        self._call("scx_joined_counts", binding.output_array(counts, np.int64, "counts"))
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        n_values = int(ends[-1]) if self._n_rows else 0
-        indices = np.empty(n_values, dtype=np.int32)
-        data = np.empty(n_values, dtype=np.float32)
-        kept = np.empty(self._n_rows, dtype=np.int64)
-        output = binding.new_struct(
-            "scx_joined_output",
-            starts=binding.input_array(starts, np.int64, "starts"),
-            counts=binding.input_array(counts, np.int64, "counts"),
-            indices=binding.output_array(indices, np.int32, "indices"),
-            values=binding.output_array(data, np.float32, "data"),
-            kept=binding.output_array(kept, np.int64, "kept"),
+    def _pipeline(
+        self,
+        files: npt.NDArray[np.int64],
+        readers: Sequence[Reader],
+        *,
+        batches: int,
+        threads: int,
+    ) -> ConcatenatedCsr:
+        return ConcatenatedCsr(
+            self._changes.members(files, readers),
+            changes=self._changes.options(),
+            batches=batches,
+            threads=threads,
         )
-        self._call("scx_joined_gather", options, output)
-        return starts, kept, indices, data
 
-    def _call(self, function: str, *arguments: CData) -> None:
-        library = native()
-        failed = library.ffi.new("uint64_t *")
-        error = library.ffi.new("scx_error *")
-        status = getattr(library.lib, function)(self._struct, *arguments, failed, error)
-        source = int(failed[0])
-        path = self._sources[source].path if source < len(self._sources) else None
-        binding.check(status, error, path=path)
+
+def rows_max(n_cols: int) -> int:
+    """How many rows a pipeline can take at a time, whatever they hold."""
+    return min(BATCH_ROWS_MAX, VALUES_MAX // max(1, n_cols))

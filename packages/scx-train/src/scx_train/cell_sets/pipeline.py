@@ -6,13 +6,10 @@ from collections import deque
 
 import numpy as np
 
-from scx_core.native.joined import JoinedCsr
-from scx_core.native.pipeline import BATCH_ROWS_MAX
+from scx_core.native.concatenation import ConcatenatedCsr
 from scx_train.cell_sets.batches import CellSetBatch, CellSetSource, RuledDecoder, batch_of
+from scx_train.cell_sets.gather import rows_max
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
-
-# The pipeline counts the values of a batch in int32.
-_VALUES_MAX = np.iinfo(np.int32).max
 
 
 class PipelineDecoder(RuledDecoder):
@@ -24,9 +21,9 @@ class PipelineDecoder(RuledDecoder):
         self, rules: CellSetRules, source: CellSetSource, *, lookahead: int, threads: int
     ) -> None:
         super().__init__(rules, source, lookahead=lookahead, threads=threads)
-        self._rows_max = min(BATCH_ROWS_MAX, _VALUES_MAX // max(1, rules.n_cols_max))
+        self._rows_max = rows_max(rules.n_cols_max)
         self._offsets = source.row_offsets
-        self._pipeline: JoinedCsr | None = None
+        self._pipeline: ConcatenatedCsr | None = None
         self._submitted: deque[CellSetPlan] = deque()
         self.n_on_demand = 0
 
