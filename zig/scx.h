@@ -312,12 +312,6 @@ typedef struct scx_batch {
     int32_t *indices;  /* n_values; ascending in each row, positions in the panel where there is one */
 } scx_batch;
 
-/* Dense batches as scx_matrix_gather_dense makes them. The matrix must outlive the pipeline. No thread is started
- * before the first batch is submitted. One thread at a time may call the functions of one pipeline. */
-int32_t scx_pipeline_open_dense(scx_matrix *matrix, const scx_dense_options *dense, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
-/* CSR batches of the same values; PFlog is refused. Values that a transform makes 0 stay stored. */
-int32_t scx_pipeline_open_csr(scx_matrix *matrix, const scx_dense_options *values, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
-
 /* Where the columns of a matrix go in batches that several matrices share, and what happens to the values. */
 typedef struct scx_columns scx_columns;
 /* map: n_columns entries below n_output, -1 for a column that is left out; NULL for each column as itself. Raw values of
@@ -347,10 +341,12 @@ typedef struct scx_row_changes {
 #define SCX_LAYOUT_DENSE 0
 #define SCX_LAYOUT_CSR 1
 
-/* Batches of the rows of several matrices, put end to end: row numbers count on over all of them. Matrices and columns
- * must outlive the pipeline; their number of output columns is one. `changes` may be NULL, and is for dense batches.
- * Messages about a row begin with "file N: ". */
-int32_t scx_pipeline_open_concatenated(uint32_t layout, const scx_member *members, uint64_t n_members, const scx_row_changes *changes, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
+/* Batches of the rows of matrices, put end to end: row numbers count on over all of them. Dense ones are as those of
+ * scx_matrix_gather_dense. Values that a transform makes 0 stay stored in CSR batches, which PFlog does not have.
+ * Matrices and columns must outlive the pipeline; their number of output columns is one. `changes` may be NULL, and
+ * must be for dense batches. Of several matrices, messages about a row begin with "file N: ". No thread is started before the
+ * first batch is submitted. One thread at a time may call the functions of one pipeline. */
+int32_t scx_pipeline_open(uint32_t layout, const scx_member *members, uint64_t n_members, const scx_row_changes *changes, const scx_pipeline_options *options, scx_pipeline **pipeline_out, scx_error *error);
 /* Copies the row numbers. SCX_OUT_OF_RANGE names the first bad one; SCX_LIMIT when `batches` are under way. */
 int32_t scx_pipeline_submit(scx_pipeline *pipeline, const int64_t *rows, uint64_t n_rows, scx_error *error);
 /* The oldest submitted batch. SCX_TIMEOUT: it is not ready, call again; SCX_NOT_FOUND: none was submitted; any other

@@ -13,7 +13,7 @@ comptime {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
-    _ = @import("abi/concatenation.zig");
+    _ = @import("abi/pipeline_open.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/columns.zig");
     _ = @import("abi/deflate.zig");
@@ -46,7 +46,7 @@ test {
     _ = @import("abi/shard.zig");
     _ = @import("abi/matrix.zig");
     _ = @import("abi/pipeline.zig");
-    _ = @import("abi/concatenation.zig");
+    _ = @import("abi/pipeline_open.zig");
     _ = @import("abi/batch_kernels.zig");
     _ = @import("abi/deflate.zig");
     _ = @import("abi/tokens.zig");

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scx_core.native.members import Member
 from scx_core.native.pipeline import CsrPipeline
 from scx_train import TrainingDataset
 from scx_train.inputs.source import open_source
@@ -68,5 +69,5 @@ def test_refusals(make_file: MakeFile) -> None:
         TrainingDataset(path, dtype="float16", layout="csr")
     source = open_source(path)
     assert source.matrix is not None
-    with pytest.raises(ValueError, match="dense batches of a pipeline alone"):
-        CsrPipeline(source.matrix, dtype="float16")
+    with pytest.raises(ValueError, match="dense batches alone"):
+        CsrPipeline([Member.whole(source.matrix, dtype="float16")])

@@ -19,6 +19,7 @@ import scx_core
 from scx_core._section_names import SectionType
 from scx_core.native.binding import native
 from scx_core.native.matrix import Matrix
+from scx_core.native.members import Member
 from scx_core.native.pipeline import CsrPipeline, DensePipeline
 from scx_train import TrainingDataset
 
@@ -50,7 +51,7 @@ def python_calls_at_the_end_of(held: list[Any]) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_let_go_without_python(matrix: Matrix, kind: Any) -> None:
     """What is raised in a destructor is only reported: Ctrl-C may come in any Python function."""
-    with kind(matrix) as pipeline:
+    with kind([Member.whole(matrix)]) as pipeline:
         pipeline.submit(np.arange(8, dtype=np.int64))
         batches = [pipeline.wait()]
         assert python_calls_at_the_end_of(batches) == []
@@ -80,7 +81,7 @@ def test_memory_of_a_batch_that_came_with_the_interrupt_is_used_again(
         values = batch if isinstance(batch, np.ndarray) else batch.values
         return int(values.ctypes.data)
 
-    with kind(matrix, batches=1, threads=1) as pipeline:
+    with kind([Member.whole(matrix)], batches=1, threads=1) as pipeline:
         with monkeypatch.context() as patch:
             patch.setattr(kind, "_array", interrupted)
             pipeline.submit(rows)
@@ -90,7 +91,7 @@ def test_memory_of_a_batch_that_came_with_the_interrupt_is_used_again(
 
 
 def test_closing_passes_an_interrupt_on(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline = DensePipeline(matrix)
+    pipeline = DensePipeline([Member.whole(matrix)])
     pipeline.submit(np.arange(8, dtype=np.int64))
     end = pipeline._end
 
@@ -106,7 +107,7 @@ def test_closing_passes_an_interrupt_on(matrix: Matrix, monkeypatch: pytest.Monk
 
 
 def test_a_handle_that_garbage_collection_finalised_first(matrix: Matrix) -> None:
-    pipeline = DensePipeline(matrix)
+    pipeline = DensePipeline([Member.whole(matrix)])
     pipeline.submit(np.arange(8, dtype=np.int64))
     native().ffi.release(pipeline._handle)  # as the collection of a cycle may do it
     pipeline.close()

@@ -18,6 +18,7 @@ from scx_core._section_names import SectionType
 from scx_core.native import pipeline as _pipeline
 from scx_core.native.binding import native
 from scx_core.native.matrix import Matrix
+from scx_core.native.members import Member
 from scx_core.native.pipeline import DensePipeline, epoch_stream, shuffle
 
 MakeFile = Callable[..., Path]
@@ -46,7 +47,7 @@ def test_constants_are_those_of_the_header() -> None:
 
 def test_batches_come_in_the_order_of_submission(matrix: Matrix) -> None:
     asked = [rows(5, 5, 0), rows(), rows(100), rows(*range(101))]
-    with DensePipeline(matrix, batches=4, threads=3) as pipeline:
+    with DensePipeline([Member.whole(matrix)], batches=4, threads=3) as pipeline:
         for batch in asked:
             pipeline.submit(batch)
         for batch in asked:
@@ -56,7 +57,7 @@ def test_batches_come_in_the_order_of_submission(matrix: Matrix) -> None:
 
 
 def test_submitted_rows_are_copied(matrix: Matrix) -> None:
-    with DensePipeline(matrix) as pipeline:
+    with DensePipeline([Member.whole(matrix)]) as pipeline:
         batch = rows(3, 4)
         pipeline.submit(batch)
         batch[:] = 0
@@ -64,7 +65,7 @@ def test_submitted_rows_are_copied(matrix: Matrix) -> None:
 
 
 def test_limits_and_misuse(matrix: Matrix) -> None:
-    with DensePipeline(matrix, batches=2, path="cells.scx") as pipeline:
+    with DensePipeline([Member.whole(matrix, path="cells.scx")], batches=2) as pipeline:
         with pytest.raises(KeyError, match="submit one first"):
             pipeline.wait()
         for bad in (rows(101), rows(0, -1)):
@@ -99,7 +100,7 @@ def test_limits_and_misuse(matrix: Matrix) -> None:
     ],
 )
 def test_rows_that_are_no_int64_array(matrix: Matrix, bad: Any, error: type[Exception]) -> None:
-    with DensePipeline(matrix) as pipeline, pytest.raises(error, match="rows"):
+    with DensePipeline([Member.whole(matrix)]) as pipeline, pytest.raises(error, match="rows"):
         pipeline.submit(bad)
 
 
@@ -109,22 +110,21 @@ def test_rows_that_are_no_int64_array(matrix: Matrix, bad: Any, error: type[Exce
         {"batches": 0},
         {"batches": 1025},
         {"threads": 65},
-        {"columns": np.array([5], dtype=np.uint32)},
-        {"columns": np.array([1, 1], dtype=np.uint32)},
         {"normalize": True, "target_sum": 0.0},
     ],
 )
 def test_options_that_are_refused(matrix: Matrix, options: dict[str, Any]) -> None:
     before = set(_pipeline._IN_USE)
+    values = {name: options.pop(name) for name in set(options) - {"batches", "threads"}}
     with pytest.raises((ValueError, IndexError, RuntimeError)):
-        DensePipeline(matrix, **options)
+        DensePipeline([Member.whole(matrix, **values)], **options)
     assert set(_pipeline._IN_USE) <= before
 
 
 def test_a_wait_ends_when_another_thread_closes(
     matrix: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = DensePipeline(matrix)
+    pipeline = DensePipeline([Member.whole(matrix)])
     waiting = threading.Event()
     library = native()
 
@@ -173,9 +173,10 @@ def test_what_a_stuck_thread_reads_from_is_kept(
     replaced = type(library)(library.ffi, Stuck(), library.path)
     with monkeypatch.context() as patched:
         patched.setattr(_pipeline, "native", lambda: replaced)
-        DensePipeline(matrix).close()
+        DensePipeline([Member.whole(matrix)]).close()
     (key,) = set(_pipeline._IN_USE) - before
-    assert _pipeline._IN_USE.pop(key) == (matrix,)
+    (kept,) = _pipeline._IN_USE.pop(key)
+    assert kept.matrix is matrix
 
 
 def test_a_shuffle_goes_on_from_its_position() -> None:

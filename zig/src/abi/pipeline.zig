@@ -6,14 +6,11 @@ const assert = std.debug.assert;
 const buffers = @import("../pipeline/buffers.zig");
 const errors = @import("../errors.zig");
 const handle = @import("handle.zig");
-const matrices = @import("matrix.zig");
 const pipelines = @import("../pipeline/pipeline.zig");
 const platform = @import("../pipeline/platform.zig");
 const rng = @import("../rng.zig");
 const AbiError = errors.AbiError;
-const CsrSource = @import("../pipeline/csr_source.zig").CsrSource;
-const CsrViews = @import("../pipeline/csr_source.zig").Views;
-const DenseSource = @import("../pipeline/dense_source.zig").DenseSource;
+const CsrViews = @import("../pipeline/csr_batch.zig").Views;
 const Failure = errors.Failure;
 const MatrixSource = @import("../pipeline/matrix_source.zig").MatrixSource;
 const Report = errors.Report;
@@ -69,52 +66,6 @@ fn shuffle(stream: u64, position: ?*u64, values: ?[*]i64, n_values: u64, report:
     var generator: rng.Generator = .initAt(stream, place.*);
     rng.shuffle(&generator, i64, start[0..@intCast(n_values)]);
     place.* = generator.wordsDrawn();
-}
-
-export fn scx_pipeline_open_dense(
-    matrix: ?*matrices.MatrixHandle,
-    dense: ?*const matrices.DenseOptions,
-    options: ?*const PipelineOptions,
-    pipeline_out: ?*?*MatrixPipeline,
-    error_out: ?*AbiError,
-) i32 {
-    var report: Report = .{};
-    return handle.answer(openMatrix(.dense, matrix, dense, options, pipeline_out, &report), &report, error_out);
-}
-
-export fn scx_pipeline_open_csr(
-    matrix: ?*matrices.MatrixHandle,
-    values: ?*const matrices.DenseOptions,
-    options: ?*const PipelineOptions,
-    pipeline_out: ?*?*MatrixPipeline,
-    error_out: ?*AbiError,
-) i32 {
-    var report: Report = .{};
-    return handle.answer(openMatrix(.csr, matrix, values, options, pipeline_out, &report), &report, error_out);
-}
-
-fn openMatrix(
-    layout: enum { dense, csr },
-    matrix: ?*matrices.MatrixHandle,
-    dense: ?*const matrices.DenseOptions,
-    options: ?*const PipelineOptions,
-    pipeline_out: ?*?*MatrixPipeline,
-    report: *Report,
-) Failure!void {
-    const out = try handle.required(*?*MatrixPipeline, pipeline_out, "pipeline_out", report);
-    out.* = null;
-    const own = try handle.checked(matrices.MatrixHandle, matrix, report);
-    const wanted = try handle.required(*const PipelineOptions, options, "options", report);
-    try checkOptions(wanted, report);
-    const wanted_dense = try handle.required(*const matrices.DenseOptions, dense, "dense", report);
-    const dense_options = try matrices.denseOptions(wanted_dense, report);
-    if (layout == .csr) try matrices.requireFloat32(dense_options, report);
-    var source: MatrixSource = switch (layout) {
-        .dense => .{ .dense = try DenseSource.init(handle.allocator, own.matrix, dense_options, report) },
-        .csr => .{ .csr = try CsrSource.init(handle.allocator, own.matrix, dense_options, report) },
-    };
-    errdefer source.deinit();
-    out.* = try openSource(source, wanted);
 }
 
 /// Takes the source over when it succeeds. The options have been checked.
@@ -179,7 +130,7 @@ fn wait(pipeline: ?*MatrixPipeline, timeout_ms: u32, batch_out: ?*Batch, report:
     out.data = batch.buffer.memory.ptr;
     out.data_bytes = batch.bytes;
     out.n_rows = batch.n_rows;
-    if (own.source.isCsr()) {
+    if (own.source.layout == .csr) {
         const views: CsrViews = .of(batch.n_rows, batch.buffer.memory[0..batch.bytes]);
         out.indptr = views.indptr.ptr;
         out.indices = views.indices.ptr;

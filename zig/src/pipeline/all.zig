@@ -3,7 +3,7 @@
 test {
     _ = @import("buffers.zig");
     _ = @import("concatenation_differential.zig");
-    _ = @import("csr_source.zig");
+    _ = @import("csr_batch.zig");
     _ = @import("hints.zig");
     _ = @import("pipeline_race.zig");
     _ = @import("pipeline_test.zig");

@@ -1,4 +1,4 @@
-//! Rows of several matrices, mostly of several files, as rows of one: the members end to end, with common columns.
+//! Rows of matrices, one or those of several files, as rows of one: the members end to end, with common columns.
 
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
@@ -10,7 +10,6 @@ const matrices = @import("../codec/matrix.zig");
 const places_module = @import("../codec/places.zig");
 const sort_row = @import("../codec/sort_row.zig");
 const transform_kernel = @import("../kernels/transform.zig");
-const CsrSource = @import("csr_source.zig").CsrSource;
 
 const assert = std.debug.assert;
 const Allocator = std.mem.Allocator;
@@ -91,6 +90,11 @@ pub const Concatenation = struct {
         return self.places.rowCount();
     }
 
+    pub fn checkRows(self: *const Concatenation, rows: []const i64, report: *Report) Failure!void {
+        if (self.members.len == 1) return self.members[0].matrix.checkRows(rows, report);
+        try self.places.checkRows(rows, report);
+    }
+
     pub fn initScratch(self: *const Concatenation, allocator: Allocator) Failure!Scratch {
         var widest: u32 = 0;
         for (self.members) |member| widest = @max(widest, member.matrix.n_cols);
@@ -133,9 +137,8 @@ pub const Concatenation = struct {
         out: [*]u8,
         report: *Report,
     ) Failure!void {
-        const member = &self.members[place.member];
-        denseMemberRow(member, place.row, scratch, way, out, report) catch |failure|
-            return places_module.inMember(place.member, failure, report);
+        denseMemberRow(&self.members[place.member], place.row, scratch, way, out, report) catch |failure|
+            return self.inMember(place.member, failure, report);
     }
 
     /// One row in CSR, of at most as many values as `indices` and `values` have, which is as many as it stores. Answers
@@ -151,7 +154,11 @@ pub const Concatenation = struct {
     ) Failure!usize {
         const member = &self.members[place.member];
         return self.csrMemberRow(member, place.row, scratch, way, indices, values, report) catch |failure|
-            places_module.inMember(place.member, failure, report);
+            self.inMember(place.member, failure, report);
+    }
+
+    fn inMember(self: *const Concatenation, member: usize, failure: Failure, report: *Report) Failure {
+        return if (self.members.len == 1) failure else places_module.inMember(member, failure, report);
     }
 
     fn csrMemberRow(
@@ -177,8 +184,7 @@ pub const Concatenation = struct {
             const shared = try sharedRow(member, row, &found, scratch, report);
             return unpack(shared.entries, indices, values);
         }
-        const source: CsrSource = .{ .matrix = member.matrix, .plan = columns.plan, .has_panel = columns.isMapped() };
-        const count = try source.decodeRow(&found, scratch, way, indices, values, report);
+        const count = try plainRow(member, &found, scratch, way, indices, values, report);
         if (columns.order == .mixed) sortRow(scratch, indices[0..count], values[0..count], columns.plan.n_output);
         return count;
     }
@@ -215,6 +221,32 @@ fn selectMemberRow(
     const values: [*]f32 = @ptrCast(scratch.arrays.values);
     const count = unpack(shared.entries, indices[0..shared.entries.len], values[0..shared.entries.len]);
     return .{ .columns = @ptrCast(indices), .values = values, .count = @intCast(count), .background = shared.background };
+}
+
+/// A row whose output columns are distinct, in the order of its columns.
+inline fn plainRow(
+    member: *const Member,
+    found: *const matrices.FoundRow,
+    scratch: *Scratch,
+    way: emit.Way,
+    indices: []i32,
+    values: []f32,
+    report: *Report,
+) Failure!usize {
+    const level = member.matrix.level;
+    const plan = &member.columns.plan;
+    if (!member.columns.isMapped() and plan.row_plan.transform.isIdentity()) {
+        const decoded: [*]const u32 = @ptrCast(scratch.arrays.values);
+        try member.matrix.rowValues(found, .f32, scratch, @ptrCast(scratch.arrays.values), report);
+        level.copyWords(way, scratch.arrays.row.columns, indices.len, @ptrCast(indices.ptr));
+        level.copyWords(way, decoded, values.len, @ptrCast(values.ptr));
+        return values.len;
+    }
+    const selected = try member.matrix.selectRow(plan, found, scratch, report);
+    assert(selected.count <= indices.len and selected.count <= values.len);
+    level.copyWords(way, selected.columns, selected.count, @ptrCast(indices.ptr));
+    level.copyWords(way, @ptrCast(selected.values), selected.count, @ptrCast(values.ptr));
+    return selected.count;
 }
 
 /// Packed rows note whether they have such values.

@@ -120,7 +120,7 @@ pub const FakeSource = struct {
         return rows.len * source.width * @sizeOf(i64);
     }
 
-    pub fn isCsr(source: *const FakeSource) bool {
+    pub fn readsTables(source: *const FakeSource) bool {
         return source.looks_at_counts;
     }
 

@@ -12,7 +12,7 @@
 //!   source.finish(n_rows, memory)                         after all of them, when the batch is received
 //!   source.willNeed(RowRange)                             has the bytes of rows read that are needed soon
 //!   source.seemsResident(RowRange) bool                   whether they are in memory, at a glance
-//!   source.isCsr() bool                                   whether `batchBytes` looks at the counts of rows
+//!   source.readsTables() bool                             whether `batchBytes` looks at the counts of rows
 //!   source.placeOf(row) ?Place                            where its bytes are, for scattered_reads.zig
 //!   source.expectScattered(bool)                          whether single rows are touched, and not stretches
 //!   source.expectUnchanged(report) Failure!void           refuses what was overwritten since it was opened
@@ -161,7 +161,7 @@ pub fn Pipeline(comptime Source: type) type {
             );
             if (self.queue.count == 0) try self.source.expectUnchanged(report); // an epoch may begin here
             const unread = self.scattered.asks();
-            if (unread and self.source.isCsr()) self.scattered.askForTables(&self.source, rows);
+            if (unread and self.source.readsTables()) self.scattered.askForTables(&self.source, rows);
             const bytes = self.source.batchBytes(rows, report) catch |failure| return self.source.afterReading(failure, report);
             try self.ensureWorkers(report);
             if (unread) try self.ensureReader(report);

@@ -20,6 +20,7 @@ from scx_core._errors import FileBusyError
 from scx_core._section_names import SectionType
 from scx_core.native.container import FileReader
 from scx_core.native.matrix import Matrix
+from scx_core.native.members import Member
 from scx_core.native.pipeline import DensePipeline
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows lets nobody cut a mapped file")
@@ -136,7 +137,9 @@ def test_batches(
     with FileReader(path) as reader:
         matrix = Matrix(reader, section_type=SectionType.CSR_SHARD, name="X")
         rows = np.arange(N_OBS).reshape(10, -1)
-        with DensePipeline(matrix, batches=8, threads=2, path=str(path)) as pipeline:
+        with DensePipeline(
+            [Member.whole(matrix, path=str(path))], batches=8, threads=2
+        ) as pipeline:
             pipeline.submit(rows[0])
             np.testing.assert_array_equal(pipeline.wait(), wanted[rows[0]])
             pipeline.submit(rows[1])

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from scx_core._arguments import U64_MAX
 from scx_core._arguments import positive as positive
 from scx_core._arguments import whole_number as whole_number
-from scx_core.native.pipeline import BATCH_ROWS_MAX, BATCHES_MAX, OUTPUT_DTYPES, THREADS_MAX
+from scx_core.native.members import OUTPUT_DTYPES
+from scx_core.native.pipeline import BATCH_ROWS_MAX, BATCHES_MAX, THREADS_MAX
 from scx_train._warn import warn
 
 SEED_MAX = U64_MAX

@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from scx_core import _errors
-from scx_core._arguments import positive
 from scx_core._closing import Closing
+from scx_core._errors import CorruptFileError
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
-from scx_core.native.matrix import LOG1P, NORMALIZE, Matrix
+from scx_core.native.members import OUTPUT_DTYPES, Member
 
 THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
 BATCHES_MAX = 1024  # SCX_PIPELINE_BATCHES_MAX
 BATCH_ROWS_MAX = 16_777_216  # SCX_BATCH_ROWS_MAX
-
-OUTPUT_DTYPES: dict[str, type[np.generic]] = {
-    "float32": np.float32,
-    "float16": np.float16,
-    "bfloat16": np.uint16,  # numpy has no such type: the bits
-}
-"""The elements of dense batches, by the numbers SCX_OUTPUT_*, and what numpy holds them as."""
 
 TAG_SHARD_ORDER = 0x5343585348524431  # SCX_TAG_SHARD_ORDER
 TAG_ROW_ORDER = 0x534358524F575F32  # SCX_TAG_ROW_ORDER
@@ -86,128 +80,63 @@ class CsrBatch:
     n_columns: int
 
 
-def value_options(
-    *,
-    columns: npt.NDArray[np.uint32] | None = None,
-    normalize: bool,
-    log1p: bool,
-    target_sum: float,
-    pflog_alpha: float,
-    dtype: str = "float32",
-) -> CData:
-    """What happens to values, as the library takes it; ValueError for a wrong `target_sum`."""
-    if normalize:
-        positive(target_sum, "target_sum")
-    panel = native().ffi.NULL
-    if columns is not None:
-        panel = binding.input_array(columns, np.uint32, "columns")
-    options = binding.new_struct(
-        "scx_dense_options",
-        transform=(NORMALIZE if normalize else 0) | (LOG1P if log1p else 0),
-        target_sum=target_sum,
-        panel=panel,
-        n_panel=0 if columns is None else len(columns),
-        pflog_alpha=pflog_alpha,
-        output=list(OUTPUT_DTYPES).index(dtype),
-    )
-    _PANELS[options] = panel
-    return options
-
-
-_PANELS: weakref.WeakKeyDictionary[CData, CData] = weakref.WeakKeyDictionary()
-"""What a struct points to must live as long as the struct."""
-
 BatchT = TypeVar("BatchT", npt.NDArray[Any], CsrBatch)
 
 
+_FILE = re.compile(r"file (\d+): ")
+
+
 class MatrixPipeline(Closing, Generic[BatchT]):
-    """Batches of one matrix, decoded ahead by threads of its own.
+    """Batches of the rows of matrices, decoded ahead by threads of its own.
 
     `submit` lists of rows, and `wait` for the batches in the same order. Threads start with the
     first `submit`. One thread at a time may submit and wait; any may close.
 
     Parameters
     ----------
-    matrix
-        Where the rows come from. Its file stays mapped as long as the pipeline lives.
-    columns
-        uint32, ascending and distinct; None for all.
-    normalize, log1p, target_sum
-        As in `Matrix.gather_dense`.
-    pflog_alpha
-        For PFlog: the overdispersion a. Values become ln(1 + 4 a v), less the mean of that over all
-        genes of their cell. 0 for none; it excludes `normalize` and `log1p`.
-    dtype
-        Elements of dense batches, one of `OUTPUT_DTYPES`: rounded to the nearest, ties to even, and
-        infinite beyond the type. Values are worked out in float32 all the same.
+    members
+        The matrices, put end to end: row numbers count on over all of them. Their files stay mapped
+        as long as the pipeline lives.
     batches
         How many batches may be submitted and not received, 1 to `BATCHES_MAX`.
     threads
         Decode threads, at most `THREADS_MAX`; 0 for one per CPU that the process may use.
-    path
-        The file, for messages.
     """
 
-    _OPEN: ClassVar[str]
-    """The function of scx.h that opens it."""
-
-    def __init__(
-        self,
-        matrix: Matrix,
-        *,
-        columns: npt.NDArray[np.uint32] | None = None,
-        normalize: bool = False,
-        log1p: bool = False,
-        target_sum: float = 1e4,
-        pflog_alpha: float = 0.0,
-        dtype: str = "float32",
-        batches: int = 4,
-        threads: int = 0,
-        path: str | None = None,
-    ) -> None:
-        values = value_options(
-            columns=columns,
-            normalize=normalize,
-            log1p=log1p,
-            target_sum=target_sum,
-            pflog_alpha=pflog_alpha,
-            dtype=dtype,
-        )
-        self._dtype = dtype
-        self._start(
-            (self._OPEN, matrix.handle, values),
-            reads=(matrix,),
-            n_columns=matrix.info.n_cols if columns is None else len(columns),
-            batches=batches,
-            threads=threads,
-            path=path,
-        )
+    def __init__(self, members: Sequence[Member], *, batches: int = 4, threads: int = 0) -> None:
+        self._start(members, None, batches=batches, threads=threads)
 
     def _start(
-        self,
-        opening: tuple[Any, ...],
-        *,
-        reads: tuple[Any, ...],
-        n_columns: int,
-        batches: int,
-        threads: int,
-        path: str | None,
+        self, members: Sequence[Member], changes: CData | None, *, batches: int, threads: int
     ) -> None:
-        """Open the handle: by the function that comes first in `opening` and what it takes.
-
-        `reads` are the objects that must live as long as the threads.
-        """
-        self._path = path
+        if not members:
+            raise ValueError("there is no matrix to read from")
+        self._paths = [member.path for member in members]
+        self._path = self._paths[0] if len(members) == 1 else None
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._closing = False
-        self._n_columns = n_columns
+        self._n_columns = members[0].columns.n_output
+        self._dtype = members[0].columns.dtype
         library = native()
+        handles = library.ffi.new("scx_member[]", len(members))
+        for handle, member in zip(handles, members, strict=True):
+            handle.matrix, handle.columns = member.matrix.handle, member.columns.handle
+            handle.file_identity = member.file_identity
         options = binding.new_struct("scx_pipeline_options", threads=threads, batches=batches)
         out = library.ffi.new("scx_pipeline **")
-        call(*opening, options, out, path=path)
+        call(
+            "scx_pipeline_open",
+            self._layout(),
+            handles,
+            len(members),
+            library.ffi.NULL if changes is None else changes,
+            options,
+            out,
+            path=self._path,
+        )
         key = int(library.ffi.cast("uintptr_t", out[0]))
-        _IN_USE[key] = reads
+        _IN_USE[key] = tuple(members)
         self._end = _closer(key)
         self._handle: CData | None = binding.owned(out[0], self._end)
         _PIPELINES.add(self)
@@ -251,7 +180,10 @@ class MatrixPipeline(Closing, Generic[BatchT]):
             with self._lock:
                 status = library.lib.scx_pipeline_wait(self._open(), WAIT_MS, batch, error)
             if status != _errors.TIMEOUT:
-                binding.check(status, error, path=self._path)
+                try:
+                    binding.check(status, error, path=self._path)
+                except (CorruptFileError, ValueError) as failure:
+                    raise self._placed(failure) from None
                 return self._array(batch)
 
     def cancel(self) -> None:
@@ -302,6 +234,23 @@ class MatrixPipeline(Closing, Generic[BatchT]):
             raise RuntimeError("the pipeline is closed")
         return self._handle
 
+    def _placed(self, error: CorruptFileError | ValueError) -> Exception:
+        """The same error with the path of its file instead of the number."""
+        message = str(error.args[0])
+        match = _FILE.match(message)
+        if match is None:
+            return error
+        path, message = self._paths[int(match[1])], message[match.end() :]
+        if not isinstance(error, CorruptFileError):
+            return ValueError(f"{path}: {message}")
+        return CorruptFileError(
+            message, path=path, section=error.section, shard=error.shard, row=error.row
+        )
+
+    @staticmethod
+    @abstractmethod
+    def _layout() -> int: ...
+
     @abstractmethod
     def _array(self, batch: CData) -> BatchT: ...
 
@@ -309,7 +258,9 @@ class MatrixPipeline(Closing, Generic[BatchT]):
 class DensePipeline(MatrixPipeline[npt.NDArray[Any]]):
     """Dense batches: `dtype` of shape (rows, columns)."""
 
-    _OPEN = "scx_pipeline_open_dense"
+    @staticmethod
+    def _layout() -> int:
+        return int(native().lib.SCX_LAYOUT_DENSE)
 
     def _array(self, batch: CData) -> npt.NDArray[Any]:
         ffi = native().ffi
@@ -321,9 +272,24 @@ class DensePipeline(MatrixPipeline[npt.NDArray[Any]]):
 
 
 class CsrPipeline(MatrixPipeline[CsrBatch]):
-    """CSR batches. Values that the transform makes 0 stay stored."""
+    """CSR batches. Values that the transform makes 0 stay stored.
 
-    _OPEN = "scx_pipeline_open_csr"
+    `changes` is an `scx_row_changes` that says what happens to values before they are transformed.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        changes: CData | None = None,
+        batches: int = 4,
+        threads: int = 0,
+    ) -> None:
+        self._start(members, changes, batches=batches, threads=threads)
+
+    @staticmethod
+    def _layout() -> int:
+        return int(native().lib.SCX_LAYOUT_CSR)
 
     def _array(self, batch: CData) -> CsrBatch:
         ffi = native().ffi

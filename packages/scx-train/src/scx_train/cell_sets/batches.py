@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.native.concatenation import ConcatenatedCsr
+from scx_core.native.pipeline import CsrPipeline
 from scx_train.cell_sets.gather import RowGather
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
 from scx_train.cell_sets.readers import Readers
@@ -119,7 +119,7 @@ class CellSetSource:
         self.counters.add_rows(len(plan.rows))
         return batch_of(plan, indptr, indices, data, n_cols=self.n_cols)
 
-    def open_pipeline(self, *, batches: int, threads: int) -> ConcatenatedCsr:
+    def open_pipeline(self, *, batches: int, threads: int) -> CsrPipeline:
         """What decodes rows of all files, which have to stay open, in threads of its own."""
         return self._gather.open_pipeline(batches=batches, threads=threads)
 

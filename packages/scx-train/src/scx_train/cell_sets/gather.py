@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from scx_core.native import binding
 from scx_core.native.binding import CData
-from scx_core.native.concatenation import Columns, ConcatenatedCsr, Member
+from scx_core.native.members import Columns, Member
 from scx_core.native.packing import CsrArrays, packed
-from scx_core.native.pipeline import BATCH_ROWS_MAX
+from scx_core.native.pipeline import BATCH_ROWS_MAX, CsrPipeline
 from scx_train._process import usable_cpus
 from scx_train.cell_sets.downsample import METHODS, Downsampling
 from scx_train.cell_sets.plans import CellSetPlan
@@ -102,7 +102,7 @@ class RowGather:
         offsets: npt.NDArray[np.int64] = np.cumsum(n_rows) - n_rows
         return offsets
 
-    def open_pipeline(self, *, batches: int, threads: int) -> ConcatenatedCsr:
+    def open_pipeline(self, *, batches: int, threads: int) -> CsrPipeline:
         """What decodes rows of all files put end to end, in threads of its own."""
         files = np.flatnonzero(self._readers.manifest.n_rows)  # without cells there are no rows
         with self._readers.lease(files.tolist()) as readers:
@@ -182,8 +182,8 @@ class RowGather:
         *,
         batches: int,
         threads: int,
-    ) -> ConcatenatedCsr:
-        return ConcatenatedCsr(
+    ) -> CsrPipeline:
+        return CsrPipeline(
             self._changes.members(files, readers),
             changes=self._changes.options(),
             batches=batches,

@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from scx_core.native.concatenation import ConcatenatedCsr
+from scx_core.native.pipeline import CsrPipeline
 from scx_train.cell_sets.batches import CellSetBatch, CellSetSource, RuledDecoder, batch_of
 from scx_train.cell_sets.gather import rows_max
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
@@ -23,7 +23,7 @@ class PipelineDecoder(RuledDecoder):
         super().__init__(rules, source, lookahead=lookahead, threads=threads)
         self._rows_max = rows_max(rules.n_cols_max)
         self._offsets = source.row_offsets
-        self._pipeline: ConcatenatedCsr | None = None
+        self._pipeline: CsrPipeline | None = None
         self._submitted: deque[CellSetPlan] = deque()
         self.n_on_demand = 0
 

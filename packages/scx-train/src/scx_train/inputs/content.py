@@ -14,7 +14,8 @@ _ROWS = (
     SectionType.RAW_CSR_SHARD,
     SectionType.MODALITY_ROWS,
 )
-_ALL_BUT_DELETIONS = tuple(each for each in SectionType if each != SectionType.DELETION_VECTORS)
+_OF_DELETIONS = (SectionType.DELETION_VECTORS, SectionType.GENERATION)
+_ALL_BUT_DELETIONS = tuple(each for each in SectionType if each not in _OF_DELETIONS)
 
 
 def rows_digest(file: FileReader) -> bytes:

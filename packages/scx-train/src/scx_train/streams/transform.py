@@ -9,14 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scx_core.native.concatenation import (
-    NOT_KEPT,
-    Columns,
-    ConcatenatedCsr,
-    ConcatenatedDense,
-    Member,
-)
-from scx_core.native.pipeline import OUTPUT_DTYPES, CsrPipeline, DensePipeline
+from scx_core.native.members import OUTPUT_DTYPES, Columns, Member, into_panel
+from scx_core.native.pipeline import CsrPipeline, DensePipeline
 from scx_train import _arguments as arguments
 from scx_train.inputs.counts import (
     NORMALISED,
@@ -123,30 +117,10 @@ class Transform:
         threads: int,
     ) -> Callable[[], MatrixPipeline]:
         """Opens a pipeline of the values; `threads` is 0 for one per CPU."""
-        if isinstance(source, FileSet):
-            return self._opener_of_files(source, panel, batches=batches, threads=threads)
         kind = CsrPipeline if self.layout == "csr" else DensePipeline
 
         def open_pipeline() -> MatrixPipeline:
-            assert source.matrix is not None  # a file without cells has no epochs
-            return kind(
-                source.matrix,
-                columns=panel,
-                batches=batches,
-                threads=threads,
-                path=source.path,
-                **self._values,
-            )
-
-        return open_pipeline
-
-    def _opener_of_files(
-        self, files: FileSet, panel: npt.NDArray[np.uint32] | None, *, batches: int, threads: int
-    ) -> Callable[[], MatrixPipeline]:
-        kind = ConcatenatedCsr if self.layout == "csr" else ConcatenatedDense
-
-        def open_pipeline() -> MatrixPipeline:
-            return kind(_members(files, panel, self._values), batches=batches, threads=threads)
+            return kind(_members(source, panel, self._values), batches=batches, threads=threads)
 
         return open_pipeline
 
@@ -176,29 +150,20 @@ def _overdispersion(source: Source | FileSet) -> float:
 
 
 def _members(
-    files: FileSet, panel: npt.NDArray[np.uint32] | None, values: dict[str, Any]
+    source: Source | FileSet, panel: npt.NDArray[np.uint32] | None, values: dict[str, Any]
 ) -> list[Member]:
     """The matrices of the files that have cells, each with its way into the panel's columns."""
-    n_output = files.n_vars if panel is None else len(panel)
+    n_output = source.n_vars if panel is None else len(panel)
+    of_files = source.genes.columns if isinstance(source, FileSet) else [None]
     # Files with the same list of genes share one map.
     shared: dict[tuple[int, int], Columns] = {}
     members = []
-    for part, columns in zip(files.parts, files.genes.columns, strict=True):
+    for part, columns in zip(source.parts, of_files, strict=True):
         if part.matrix is None:
             continue
         key = (id(columns), part.n_vars)
         if key not in shared:
-            targets = columns if panel is None else _into_panel(columns, panel, files.n_vars)
+            targets = columns if panel is None else into_panel(columns, panel, source.n_vars)
             shared[key] = Columns(part.n_vars, targets, n_output, **values)
         members.append(Member(part.matrix, shared[key], part.path))
     return members
-
-
-def _into_panel(
-    columns: npt.NDArray[np.int32] | None, panel: npt.NDArray[np.uint32], n_vars: int
-) -> npt.NDArray[np.int32]:
-    """Where each gene goes when only those common genes are kept that are in the panel."""
-    # One more place at the end: NOT_KEPT finds itself there.
-    places = np.full(n_vars + 1, NOT_KEPT, dtype=np.int32)
-    places[panel] = np.arange(len(panel), dtype=np.int32)
-    return places[:-1] if columns is None else places[columns]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import scx_core
 from scx_core._section_names import SectionType
-from scx_core.native.concatenation import Columns, ConcatenatedCsr, ConcatenatedDense, Member
 from scx_core.native.matrix import Matrix
+from scx_core.native.members import Columns, Member
+from scx_core.native.pipeline import CsrPipeline, DensePipeline
 
 TRANSFORMS: list[dict[str, Any]] = [
     {},
@@ -112,14 +113,14 @@ def test_batches_agree_with_numpy(
         ]
     )
     rows = rng.permutation(len(whole)).astype(np.int64)
-    with ConcatenatedDense(members, batches=1, threads=2) as pipeline:
+    with DensePipeline(members, batches=1, threads=2) as pipeline:
         pipeline.submit(rows)
         np.testing.assert_allclose(pipeline.wait(), whole[rows], rtol=3e-6, atol=1e-5)
     if "pflog_alpha" in values:
         with pytest.raises(ValueError, match="dense batches alone"):
-            ConcatenatedCsr(members)
+            CsrPipeline(members)
         return
-    with ConcatenatedCsr(members, batches=1, threads=2) as csr:
+    with CsrPipeline(members, batches=1, threads=2) as csr:
         csr.submit(rows)
         batch = csr.wait()
     found = sp.csr_matrix((batch.values, batch.indices, batch.indptr), (len(rows), n_output))
@@ -136,7 +137,7 @@ def test_any_map(files: list[tuple[Path, sp.csr_matrix]], data: st.DataObject) -
     targets = data.draw(st.lists(st.integers(-1, n_output - 1), min_size=length, max_size=length))
     rows = data.draw(st.lists(st.integers(0, matrix.shape[0] - 1), min_size=1, max_size=9))
     wanted = expected(matrix, targets, n_output, {})[rows]
-    with ConcatenatedCsr([member(path, targets, n_output)], threads=1) as pipeline:
+    with CsrPipeline([member(path, targets, n_output)], threads=1) as pipeline:
         pipeline.submit(np.array(rows, dtype=np.int64))
         batch = pipeline.wait()
     found = sp.csr_matrix((batch.values, batch.indices, batch.indptr), wanted.shape)
@@ -154,7 +155,7 @@ def test_damage_names_its_file(files: list[tuple[Path, sp.csr_matrix]], tmp_path
     damaged.write_bytes(data)
     members = [member(path, None, matrix.shape[1]) for path in (good, damaged)]
     rows = np.arange(16, 24, dtype=np.int64) + matrix.shape[0]
-    for kind in (ConcatenatedDense, ConcatenatedCsr):
+    for kind in (DensePipeline, CsrPipeline):
         with kind(members, threads=1) as pipeline:
             pipeline.submit(rows)
             with pytest.raises(scx_core.CorruptFileError) as caught:
@@ -172,15 +173,15 @@ def test_what_does_not_fit_is_refused(files: list[tuple[Path, sp.csr_matrix]]) -
     with pytest.raises(ValueError, match="31 columns without a map cannot be 30"):
         Columns(31, None, 30)
     with pytest.raises(ValueError, match="no matrix"):
-        ConcatenatedDense([])
+        DensePipeline([])
     short = Columns(n_vars - 1, None, n_vars - 1)
     whole = member(path, None, n_vars)
     with pytest.raises(ValueError, match=r"file 1: its matrix has 30 columns, its map 29"):
-        ConcatenatedDense([whole, Member(whole.matrix, short, str(path))])
+        DensePipeline([whole, Member(whole.matrix, short, str(path))])
     narrow = Columns(n_vars, np.zeros(n_vars, dtype=np.int32), 1)
     with pytest.raises(ValueError, match="file 1: its map has 1 output columns"):
-        ConcatenatedDense([whole, Member(whole.matrix, narrow, str(path))])
+        DensePipeline([whole, Member(whole.matrix, narrow, str(path))])
     far = np.array([100], dtype=np.int64)
     expected_error = pytest.raises(IndexError, match=r"row 100 .* the files have 100 rows")
-    with ConcatenatedDense([whole, whole]) as pipeline, expected_error:
+    with DensePipeline([whole, whole]) as pipeline, expected_error:
         pipeline.submit(far)

@@ -1,4 +1,4 @@
-//! `scx_columns_*` and `scx_pipeline_open_concatenated`: batches of the rows of several matrices.
+//! `scx_columns_*` and `scx_pipeline_open`: batches of the rows of matrices.
 
 const std = @import("std");
 const columns_module = @import("../codec/columns.zig");
@@ -10,7 +10,7 @@ const matrices = @import("matrix.zig");
 const pipelines = @import("pipeline.zig");
 const platform = @import("../container/platform.zig");
 const Failure = errors.Failure;
-const Layout = @import("../pipeline/concatenated_source.zig").Layout;
+const Layout = @import("../pipeline/matrix_source.zig").Layout;
 const Report = errors.Report;
 
 const AbiError = errors.AbiError;
@@ -86,7 +86,7 @@ export fn scx_columns_close(columns: ?*ColumnsHandle) void {
     handle.allocator.destroy(own);
 }
 
-export fn scx_pipeline_open_concatenated(
+export fn scx_pipeline_open(
     layout: u32,
     members: ?[*]const Member,
     n_members: u64,
@@ -136,14 +136,14 @@ fn openPipeline(
         if (output != (try handle.checked(ColumnsHandle, given[0].columns, report)).columns.plan.row_plan.output or (layout == .csr and output != .f32)) {
             return report.fail(error.BadArgument, "half precision is for dense batches alone, and for all files or none", .{});
         }
-        if (layout == .dense and !columns.columns.isMapped() and columns.columns.plan.n_output != matrix.matrix.n_cols) {
+        if (layout == .dense and !columns.columns.isMapped() and columns.columns.plan.n_output != columns.columns.n_cols) {
             return report.fail(error.BadArgument, "dense batches need a map where files have other numbers of columns", .{});
         }
         own.* = .{ .matrix = matrix.matrix, .columns = &columns.columns, .file_identity = member.file_identity };
     }
     var whole: concatenation.Concatenation = try .init(handle.allocator, members, changes, report);
     errdefer whole.deinit();
-    out.* = try pipelines.openSource(.{ .concatenated = .{ .whole = whole, .layout = layout } }, options);
+    out.* = try pipelines.openSource(.{ .whole = whole, .layout = layout }, options);
 }
 
 fn changesOf(wanted: *const RowChanges, report: *Report) Failure!concatenation.RowChanges {
@@ -179,8 +179,8 @@ test "what cannot be opened is refused" {
     const options: pipelines.PipelineOptions = .{ .struct_bytes = @sizeOf(pipelines.PipelineOptions), .threads = 1, .batches = 1, .reserved = 0 };
     var pipeline: ?*pipelines.MatrixPipeline = null;
     const members = [_]Member{.{ .matrix = null, .columns = columns, .file_identity = 0 }};
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(2, &members, 1, null, &options, &pipeline, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 0, null, &options, &pipeline, &failure));
-    try testing.expectEqual(@as(i32, 1), scx_pipeline_open_concatenated(0, &members, 1, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open(2, &members, 1, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open(0, &members, 0, null, &options, &pipeline, &failure));
+    try testing.expectEqual(@as(i32, 1), scx_pipeline_open(0, &members, 1, null, &options, &pipeline, &failure));
     try testing.expectEqual(null, pipeline);
 }
