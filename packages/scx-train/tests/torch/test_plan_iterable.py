@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,7 +23,8 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from scx_train import IndexPlanDataset, TrainingDataset, paired_plans
+import scx_core
+from scx_train import IndexPlanDataset, SparseCellSetDataset, TrainingDataset, paired_plans
 from scx_train.torch import PlanIterable
 
 MakeFile = Callable[..., Path]
@@ -164,12 +167,29 @@ def test_errors_come_through(make_file: MakeFile) -> None:
             pairs_of(loader(iterable, num_workers=num_workers))
 
 
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_a_data_set_itself_is_refused_with_the_way(
+    make_file: MakeFile, batch_size: int | None
+) -> None:
+    path = make_file(20)
+    for dataset in (IndexPlanDataset(path), SparseCellSetDataset([path])):
+        assert dataset
+        with pytest.raises(TypeError, match=r"PlanIterable\(.*Dataset, ..., plans=plans\)"):
+            list(DataLoader(dataset, batch_size=batch_size))
+        with pytest.raises(TypeError, match=r"iter_with_plans\(plans\)"):
+            list(dataset)
+
+
 def test_an_epoch_that_is_left_early_leaves_no_thread(make_file: MakeFile) -> None:
     iterable = PlanIterable(IndexPlanDataset, make_file(101), plans=PLANS)
     for _ in range(3):
         for _batch in iterable:
             break
-    assert not [t for t in threading.enumerate() if t.name == "scx-plans"]
+    gc.collect()  # a traceback may have held the iterator
+    deadline = time.monotonic() + 30  # the thread ends when it notices
+    while [t for t in threading.enumerate() if t.name == "scx-plans"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_it_can_be_sent(make_file: MakeFile) -> None:
@@ -256,6 +276,61 @@ def test_a_state_of_other_plans_is_refused(make_file: MakeFile) -> None:
     with pytest.raises(ValueError, match="plans are others here"):
         pairs.load_state_dict(state(paired_plans(path, "target", "none", ["batch"], 8, seed=1)))
     pairs.load_state_dict(state(paired_plans(path, "target", "none", ["batch"], 8)))
+
+
+def test_a_state_of_plans_that_differ_in_the_middle(make_file: MakeFile) -> None:
+    path = make_file(101)
+    middle = [*PLANS[:5], [(5, 5)], *PLANS[6:]]
+    as_arrays = [np.array(plan, dtype=np.int32) for plan in PLANS]
+    iterable = PlanIterable(IndexPlanDataset, path, plans=PLANS)
+    with pytest.raises(ValueError, match="plans are others here"):
+        iterable.load_state_dict(PlanIterable(IndexPlanDataset, path, plans=middle).state_dict())
+    iterable.load_state_dict(PlanIterable(IndexPlanDataset, path, plans=as_arrays).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"normalize": False}, "normalize=False"),
+        ({"target_sum": 100.0}, "target_sum=100.0"),
+        ({"hvg_indices": [1, 2]}, "hvg_indices names other genes"),
+        ({"sort_by_shard": False}, "sort_by_shard=False"),
+    ],
+)
+def test_a_state_of_other_options_is_refused(
+    make_file: MakeFile, options: dict[str, Any], text: str
+) -> None:
+    path = make_file(101)
+    state = PlanIterable(IndexPlanDataset, path, plans=PLANS, **options).state_dict()
+    with pytest.raises(ValueError, match=text):
+        PlanIterable(IndexPlanDataset, path, plans=PLANS).load_state_dict(state)
+    # what batches do not follow from may differ
+    same = PlanIterable(IndexPlanDataset, path, plans=PLANS, threads=1, lookahead=2, **options)
+    same.load_state_dict(state)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_state_of_other_files_is_refused(
+    make_file: MakeFile, tmp_path: Path, *, opened: bool
+) -> None:
+    path = make_file(101)
+    iterable = PlanIterable(IndexPlanDataset, path, plans=PLANS, sort_by_shard=False)
+    iterator = iter(iterable)
+    next(iterator)
+    state = iterable.state_dict()
+    with scx_core.open(path) as experiment:
+        adata = experiment.to_anndata()
+    adata.X = adata.X * 2
+    scx_core.from_anndata(adata, tmp_path / "other.scx")
+    other = PlanIterable(IndexPlanDataset, tmp_path / "other.scx", plans=PLANS, sort_by_shard=False)
+    if opened:
+        next(iter(other))
+        with pytest.raises(ValueError, match="path names other files here"):
+            other.load_state_dict(state)
+    else:
+        other.load_state_dict(state)
+        with pytest.raises(RuntimeError, match="were replaced by others of other content"):
+            next(iter(other))
 
 
 SCRIPT = """

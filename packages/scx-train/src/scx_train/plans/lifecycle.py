@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from scx_core._closing import Closing
 from scx_train._process import REMEDY, HomeProcess
@@ -48,3 +48,21 @@ class TerminalDataset(Closing):
     def _release(self) -> None:
         """Let go of the file and what belongs to it."""
         raise NotImplementedError
+
+    def __getitem__(self, place: Any) -> NoReturn:
+        raise TypeError(self._what_to_do)
+
+    def __len__(self) -> int:
+        raise TypeError(self._what_to_do)
+
+    def __bool__(self) -> bool:
+        return True  # which would ask for the length
+
+    @property
+    def _what_to_do(self) -> str:
+        name = type(self).__name__
+        return (
+            f"the batches of {name} follow plans: iterate over iter_with_plans(plans), or give a "
+            f"DataLoader scx_train.torch.PlanIterable({name}, ..., plans=plans), with "
+            "batch_size=None"
+        )

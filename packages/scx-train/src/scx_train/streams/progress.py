@@ -20,6 +20,7 @@ DIGESTS = {
     "rows": "rows are others here, or other cells are marked as deleted",
     "weights": "weights are others here",
     "plans": "plans are others here",
+    "remap_tables": "remap_tables are others here",
 }
 
 

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scx_train._warn import told_before
 from scx_train.cell_sets.dataset import SparseCellSetDataset
 from scx_train.pairs.index_plan_dataset import IndexPlanDataset
 from scx_train.pairs.paired_plans import PairedPlans
-from scx_train.streams.progress import Progress, digest
+from scx_train.streams.progress import DIGESTS, Progress, digest
 from scx_train.torch import callers
 from scx_train.torch.batch import to_tensors
 from scx_train.torch.epoch_iterable import EpochIterable, Place
@@ -45,7 +45,9 @@ class PlanIterable(EpochIterable):
 
     A state (`state_dict`, or torchdata's StatefulDataLoader) goes on with exactly the plans that
     would have followed. The plans before them are run through without being decoded: a function of
-    the epoch is called again, and must give the same ones without waiting for batches of theirs.
+    the epoch is called again, and must give the same ones without waiting for batches of theirs. A
+    state of other plans, of other options of the data set or of files with other content is an
+    error; what a function gives cannot be compared.
 
     Parameters
     ----------
@@ -167,8 +169,44 @@ class PlanIterable(EpochIterable):
             "n_plans": n_plans,
             "world_size": place.world_size,
             "num_shards": place.num_workers,
+            **self._options_of_batches,
         }
         return settings, batches_max
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process or worker stands, for `load_state_dict`: numbers and strings."""
+        state = super().state_dict()
+        # 0 as long as nobody has opened the files
+        return {**state, "settings": {**state["settings"], "path": int(self._content[0])}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next epoch be the one of `state`, and give the batches that would have followed.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no state, or one of other batches; the message names what differs.
+        """
+        # Other workers may open the files meanwhile: read once.
+        known, before = int(self._content[0]), _content_of(state)
+        if known and before and known != before:
+            raise ValueError(f"state was saved by another data set: {DIGESTS['path']}")
+        super().load_state_dict(state)
+        if before and not known:  # the first data set that is opened is compared
+            self._content[0] = before
+
+    @functools.cached_property
+    def _options_of_batches(self) -> dict[str, Any]:
+        """What of the data set's arguments batches follow from, as a state holds it."""
+        if self._dataset_class not in OWN_CLASSES:
+            return {}
+        bound = inspect.signature(self._dataset_class).bind(*self._args, **self._options)
+        bound.apply_defaults()
+        return {
+            name: _settled(value)
+            for name, value in bound.arguments.items()
+            if name not in _WITHOUT_EFFECT
+        }
 
     @functools.cached_property
     def _plans_digest(self) -> str | None:
@@ -177,7 +215,7 @@ class PlanIterable(EpochIterable):
             return self._plans.digest
         if not isinstance(self._plans, list | tuple):
             return None
-        return digest(repr([*self._plans[:1], *self._plans[-1:]]).encode())
+        return digest(b"".join(map(_plan_bytes, self._plans)))
 
     def _plans_of(self, epoch: int) -> Iterable[Any]:
         plans = self._plans
@@ -239,6 +277,54 @@ def _absolute(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_absolute(entry) for entry in value]
     return one_path(value) if isinstance(value, str | os.PathLike) else value
+
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        "path",
+        "paths",  # the content is compared instead
+        "threads",
+        "lookahead",
+        "cache_shards",
+        "reader_limit",
+        "max_memory_mb",
+        "max_plan_size",
+        "max_plan_rows",
+        "scatter_block_index",
+    }
+)
+"""Arguments of the data sets that batches do not follow from."""
+
+
+def _settled(value: Any) -> Any:
+    """An argument as a number or text: arrays, and lists of them, as their digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return repr(sorted(value.items()))
+    entries = list(value)
+    if all(isinstance(entry, str) for entry in entries):
+        return repr(entries)
+    if any(np.ndim(entry) for entry in entries):  # a table for each file
+        return digest(b"".join(map(_plan_bytes, entries)))
+    return digest(_plan_bytes(entries))
+
+
+def _plan_bytes(plan: Any) -> bytes:
+    """Tells plans apart: two plans of the same rows have the same, in whatever form they are."""
+    parts = plan if isinstance(plan, tuple) and len(plan) == 4 else (plan,)  # of cell sets
+    try:
+        arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+    except (TypeError, ValueError, OverflowError):  # left to the data set to refuse
+        return digest(repr(plan).encode()).encode()
+    return b"".join(repr(array.shape).encode() + array.tobytes() for array in arrays)
+
+
+def _content_of(state: Any) -> int:
+    """The number that a state holds for the content of the files; 0 where it holds none."""
+    settings = state.get("settings") if isinstance(state, Mapping) else None
+    number = settings.get("path") if isinstance(settings, Mapping) else None
+    return number if isinstance(number, int) else 0
 
 
 _WHAT_IS_NEEDED = (
