@@ -11,6 +11,7 @@ import mudata
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import scx_core
 from mudata_samples import nothing_pulled
@@ -166,6 +167,63 @@ def test_an_awkward_array_in_uns_is_left_out_without_its_package(
     with h5py.File(path, "a") as file:
         airr = file[place].create_group("airr")
         airr.attrs.update({"encoding-type": "awkward-array", "encoding-version": "0.1.0"})
-    with pytest.warns(scx_core.ScxWarning, match="AwkwardArray.*the entry is left out"):
+    with pytest.warns(scx_core.ScxWarning, match="awkward array.*the entry is left out"):
         scx_core.from_h5ad(path, tmp_path / "a.scx")
     assert scx_core.open(tmp_path / "a.scx").uns == {"k": 1, "tcr": {"n": 2}}
+
+
+def with_unknown(path: Path, place: str) -> Path:
+    """A file, one part of which nobody can read."""
+    adata = anndata.AnnData(sp.csr_matrix(np.eye(6, 4, dtype=np.float32)))
+    adata.layers["bad"] = adata.layers["good"] = adata.X.copy()
+    adata.uns["plan"] = {"bad": 1, "good": 2}
+    adata.raw = adata.copy()
+    adata.write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file[place]
+        file.create_group(place).attrs.update(
+            {"encoding-type": "quantum", "encoding-version": "0.9"}
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "skip"),
+    [("layers/bad", "layers/bad"), ("raw/X", "raw"), ("raw/var", "raw"), ("X", "X")],
+)
+def test_a_matrix_that_cannot_be_read_can_be_left_out(
+    tmp_path: Path, place: str, skip: str
+) -> None:
+    path, target = with_unknown(tmp_path / "a.h5ad", place), tmp_path / "a.scx"
+    with pytest.raises(ValueError, match=f"/{place} .*quantum.*leave it out, with skip='{skip}'"):
+        scx_core.from_h5ad(path, target)
+    assert not target.exists()
+    scx_core.from_h5ad(path, target, skip=skip)
+    with scx_core.open(target) as cells:
+        assert (cells.X is None) == (skip == "X")
+        assert (cells.raw is None) == (skip == "raw")
+        assert list(cells.layers) == (["good"] if skip == "layers/bad" else ["bad", "good"])
+        np.testing.assert_array_equal(cells.layers["good"][:].toarray(), np.eye(6, 4))
+    if skip == "X":
+        return
+    with pytest.warns(scx_core.ScxWarning, match=f"quantum.*{skip} is left out"):
+        scx_core.from_h5ad(path, target, skip="unstorable", overwrite=True)
+
+
+def test_an_entry_of_uns_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    path = with_unknown(tmp_path / "a.h5ad", "uns/plan/bad")
+    with pytest.warns(scx_core.ScxWarning, match=r"uns\['plan'\]\['bad'\].*quantum"):
+        scx_core.from_h5ad(path, tmp_path / "a.scx")
+    assert scx_core.open(tmp_path / "a.scx").uns == {"plan": {"good": 2}}
+    with pytest.raises(ValueError, match="quantum"):
+        scx_core.from_h5ad(path, tmp_path / "a.scx", overwrite=True, strict_uns=True)
+
+
+def test_a_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    anndata.AnnData(np.eye(3), obs={"n": [1, 2, 3]}).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file["obs/n"]
+        file["obs"].create_group("n").attrs["encoding-type"] = "quantum"
+    with pytest.raises(ValueError, match="/obs/n cannot be read"):
+        scx_core.from_h5ad(path, tmp_path / "a.scx")

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+import scx_core
 from hdf5_samples import counts, gathered, write_bare_h5ad
 from scx_core.sources.h5_matrices import ReadingMeans
 from scx_core.sources.h5ad import h5ad_content
@@ -199,11 +200,11 @@ def test_an_unknown_encoding_names_the_element(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     write_bare_h5ad(path, counts(2, 2))
     with h5py.File(path, "a") as file:
-        odd = file.create_group("uns").create_dataset("odd", data=1)
+        odd = file.create_group("obsm").create_dataset("odd", data=1)
         odd.attrs["encoding-type"] = "from-the-future"
         odd.attrs["encoding-version"] = "9"
-    with pytest.raises(ValueError, match=r"a\.h5ad: /uns cannot be read: .*from-the-future"):
-        read(path)
+    with pytest.raises(ValueError, match=r"a\.h5ad: /obsm/odd cannot be read: .*from-the-future"):
+        scx_core.from_h5ad(path, tmp_path / "a.scx")
 
 
 def test_a_filter_that_is_missing_is_named_before_anything_is_read(tmp_path: Path) -> None:

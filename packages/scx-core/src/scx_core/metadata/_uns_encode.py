@@ -87,7 +87,8 @@ class Encoder:
         except (TypeError, ValueError) as error:
             raise Unstorable(path, f"cannot be stored: {error}") from error
         if envelope is None:
-            raise Unstorable(path, f"is of type {_type_name(value)}, which cannot be stored")
+            kind = f"is of type {_type_name(value)}, which cannot be stored"
+            raise Unstorable(path, getattr(value, "why_unstorable", kind))
         return envelope
 
     def _container(self, value: Any, path: str) -> Json:

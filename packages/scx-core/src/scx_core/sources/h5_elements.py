@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scx_core.sources.frames_with_bad_codes import LabelCodesError, element_despite_codes
-from scx_core.sources.hdf5 import Dataset, Group, attribute, is_dataset, where
+from scx_core.sources.hdf5 import Dataset, Group, attribute, is_dataset, is_group, where
+from scx_core.sources.unreadable import UnknownEncodingError, UnreadableEntry
 
 if TYPE_CHECKING:
     import anndata
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 ALIGNED = ("obsm", "varm", "obsp", "varp")
 CATEGORIES_SUFFIX = "_categories"
-
-
-class AwkwardArray:
-    """Stands in `uns` for an awkward array whose package is not installed: it is left out."""
 
 
 def read_element(item: Group | Dataset) -> Any:
@@ -43,9 +40,7 @@ def read_element(item: Group | Dataset) -> Any:
     import anndata
 
     if attribute(item, "encoding-type") == "awkward-array" and find_spec("awkward") is None:
-        if "/uns/" in f"{item.name}/":
-            return AwkwardArray()
-        raise ValueError(
+        raise UnknownEncodingError(
             f"{where(item)} is an awkward array, whose package is not installed: "
             "`pip install awkward`"
         )
@@ -60,7 +55,20 @@ def read_element(item: Group | Dataset) -> Any:
             if despite is not None:
                 return despite
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise ValueError(f"{where(item)} cannot be read: {reason}") from error
+            # by name, since anndata has it in no public place
+            is_unknown = type(error).__name__ == "IORegistryError"
+            kind = UnknownEncodingError if is_unknown else ValueError
+            raise kind(f"{where(item)} cannot be read: {reason}") from error
+
+
+def read_uns(item: Group | Dataset) -> Any:
+    """uns, in which an `UnreadableEntry` stands for what anndata does not know how to read."""
+    try:
+        return read_element(item)
+    except UnknownEncodingError as error:
+        if is_group(item) and attribute(item, "encoding-type") in (None, "dict"):
+            return {name: read_uns(entry) for name, entry in cast("Group", item).items()}
+        return UnreadableEntry(error)
 
 
 def read_frame(item: Group | Dataset) -> pd.DataFrame:
@@ -73,7 +81,12 @@ def read_frame(item: Group | Dataset) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frame = _frame_of_records(cast("Dataset", item)) if is_dataset(item) else read_element(item)
+    try:
+        frame = _frame_of_records(cast("Dataset", item)) if is_dataset(item) else read_element(item)
+    except UnknownEncodingError:
+        for column in cast("Group", item).values() if is_group(item) else ():
+            read_element(column)  # names the column, where one alone cannot be read
+        raise
     if not isinstance(frame, pd.DataFrame):
         raise ValueError(f"{where(item)} holds a {type(frame).__name__} where a table is expected")
     return frame
@@ -87,7 +100,7 @@ def read_without_matrices(group: Group, *, without: Collection[str]) -> anndata.
     parts: dict[str, Any] = {name: read_frame(group[name]) for name in ("obs", "var")}
     for name in (*ALIGNED, "uns"):
         if name in group and name not in without:
-            parts[name] = read_element(group[name])
+            parts[name] = read_uns(group[name]) if name == "uns" else read_element(group[name])
     if is_dataset(group["obs"]) and isinstance(parts.get("uns"), Mapping):
         parts["uns"] = label_old_categoricals([parts["obs"], parts["var"]], parts["uns"])
     return assembled(group, **parts)

@@ -31,6 +31,7 @@ from scx_core.sources.hdf5 import (
     where,
 )
 from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
+from scx_core.sources.unreadable import UnreadableMatrix
 
 KNOWN = {"X", "layers", "obs", "var", *ALIGNED, "uns", "raw"}
 
@@ -109,7 +110,7 @@ def _layers(
             raise NameNotFoundError(f"layers: there is no layer {name!r}; there are {present}")
     # listed by name, so that a slash in a name is no path
     return {
-        name: checked_shape(item, matrix_source(item, means), shape)
+        name: _source_of(item, item.name.strip("/"), shape, means)
         for name, item in _members(group, "layers")
         if name in chosen
     }
@@ -131,11 +132,21 @@ def _group_at(group: Group, name: str) -> Mapping[str, Any]:
 
 def _matrix_at(
     group: Group, name: str, shape: tuple[int, int], means: ReadingMeans
-) -> OnDisk | None:
+) -> MatrixSource | None:
     item = group.get(name)
     if item is None or is_null(item):
         return None
-    return checked_shape(item, matrix_source(item, means), shape)
+    return _source_of(item, item.name.strip("/"), shape, means)
+
+
+def _source_of(
+    item: Group | Dataset, name: str, shape: tuple[int, int], means: ReadingMeans
+) -> MatrixSource:
+    """The matrix, which `skip` calls `name`: it may be left out where it cannot be read."""
+    try:
+        return checked_shape(item, matrix_source(item, means), shape)
+    except ValueError as error:
+        return UnreadableMatrix(error, name)
 
 
 def is_null(item: Group | Dataset) -> bool:
@@ -154,11 +165,27 @@ def checked_shape(item: Group | Dataset, source: OnDisk, shape: tuple[int, int])
 
 
 def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingMeans) -> None:
+    import pandas as pd
+
     parts = raw_parts(group)
     if not parts:
         return
     if "var" not in parts:
         raise ValueError(f"{where(group)} has a raw matrix without the table of its genes")
+    name = f"{group.name}/raw".strip("/")
+    try:
+        _add_raw_annotations(content, parts)
+    except ValueError as error:
+        # Nothing but its being there is known of it.
+        content.raw_var, content.raw_X = pd.DataFrame(), UnreadableMatrix(error, name)
+        return
+    if "X" in parts and not is_null(parts["X"]):
+        assert content.raw_var is not None
+        shape = n_obs, len(content.raw_var)
+        content.raw_X = _source_of(parts["X"], name, shape, means)
+
+
+def _add_raw_annotations(content: ModalityContent, parts: dict[str, Group | Dataset]) -> None:
     var = read_frame(parts["var"])
     labels = read_element(parts["cat"]) if "cat" in parts else None
     if isinstance(labels, Mapping):
@@ -170,10 +197,6 @@ def _add_raw(content: ModalityContent, group: Group, n_obs: int, means: ReadingM
     )
     content.raw_var = annotations.var
     content.raw_varm = dict(annotations.varm)
-    if "X" in parts and not is_null(parts["X"]):
-        item = parts["X"]
-        source = matrix_source(item, means)
-        content.raw_X = checked_shape(item, source, (n_obs, len(content.raw_var)))
 
 
 def raw_parts(group: Group) -> dict[str, Group | Dataset]:

@@ -14,7 +14,13 @@ import numpy.typing as npt
 from scx_core._errors import NameNotFoundError
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
 from scx_core.sources.detect import advice, source_kind
-from scx_core.sources.h5_elements import ALIGNED, read_element, read_frame, read_without_matrices
+from scx_core.sources.h5_elements import (
+    ALIGNED,
+    read_element,
+    read_frame,
+    read_uns,
+    read_without_matrices,
+)
 from scx_core.sources.h5_matrices import OnDisk, ReadingMeans
 from scx_core.sources.h5ad import layer_names, matrices_on_disk, name_what_is_left
 from scx_core.sources.hdf5 import (
@@ -28,6 +34,7 @@ from scx_core.sources.hdf5 import (
 from scx_core.sources.lazy_components import add_lazy_components, lazy_kinds
 from scx_core.sources.mudata_memory import content_from_mudata
 from scx_core.sources.reordered_rows import ReorderedRows
+from scx_core.sources.unreadable import UnreadableMatrix
 
 if TYPE_CHECKING:
     import mudata
@@ -93,7 +100,7 @@ def _without_matrices(file: Group, groups: dict[str, Group]) -> mudata.MuData:
     }
     for name in (*ALIGNED, "uns", "obsmap", "varmap"):
         if name in file:
-            parts[name] = read_element(file[name])
+            parts[name] = read_uns(file[name]) if name == "uns" else read_element(file[name])
     axis = attribute(file, "axis")
     if axis is not None:
         parts["axis"] = int(axis)
@@ -128,14 +135,14 @@ def _add_matrices(
         return
     order = np.argsort(content.rows)
 
-    def ordered(source: MatrixSource | None) -> MatrixSource | None:
-        return None if source is None else reordered(source, order, means)
+    def ordered(source: MatrixSource) -> MatrixSource:
+        if isinstance(source, UnreadableMatrix):
+            return source
+        return reordered(source, order, means)
 
-    content.X = ordered(content.X)
-    content.raw_X = ordered(content.raw_X)
-    content.layers = {
-        name: reordered(layer, order, means) for name, layer in content.layers.items()
-    }
+    content.X = None if content.X is None else ordered(content.X)
+    content.raw_X = None if content.raw_X is None else ordered(content.raw_X)
+    content.layers = {name: ordered(layer) for name, layer in content.layers.items()}
 
 
 def reordered(

@@ -13,6 +13,7 @@ from scx_core._names import did_you_mean
 from scx_core._user_warnings import warn_user
 from scx_core.metadata import encode_embedding, encode_frame, encode_pairwise
 from scx_core.sources.base import ExperimentContent, ModalityContent
+from scx_core.sources.unreadable import UnknownEncodingError, UnreadableMatrix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,8 @@ def skippable(name: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        if type(error) not in (TypeError, ValueError) or "skip=" in str(error):
+        kinds = (TypeError, ValueError, UnknownEncodingError)  # and no other kinds of these
+        if type(error) not in kinds or "skip=" in str(error):
             raise
         said = str(error).rstrip(".")
         raise type(error)(f"{said}; or leave it out, with skip={name!r}") from error
@@ -69,7 +71,7 @@ def encoded_frame(frame: pd.DataFrame, where: str) -> bytes:
 def without_skipped(content: ExperimentContent, skip: frozenset[str]) -> None:
     """Take the parts of `skip` out of `content`, and with "unstorable" all that cannot be stored.
 
-    Matrices are no such parts but for layers, and neither are the names of cells and genes.
+    The names of cells and genes are no such parts.
 
     Raises
     ------
@@ -103,7 +105,13 @@ class _Skipping:
         n_cells = n_obs if modality.obs is None else len(modality.obs)
         self.components(modality, prefix, n_cells, len(modality.var))
         modality.layers = dict(self.members(modality.layers, f"{prefix}layers"))
+        if self._drops_unstorable:
+            _drop_unreadable(modality)
         modality.uns = self.members(modality.uns, f"{prefix}uns")
+        if modality.X is not None:
+            self._there.add(f"{prefix}X")
+            if f"{prefix}X" in self._names:
+                modality.X = None
         label = prefix and f"mod[{prefix.split('/')[1]!r}]."
         modality.var = self.columns(modality.var, f"{prefix}var", f"{label}var")
         if modality.obs is not None:
@@ -169,6 +177,16 @@ class _Skipping:
         for name in sorted(self._names - self._there):
             near = did_you_mean(name, self._there)
             raise NameNotFoundError(f"skip: there is no part {name!r}{near}")
+
+
+def _drop_unreadable(modality: ModalityContent) -> None:
+    for key, layer in list(modality.layers.items()):
+        if isinstance(layer, UnreadableMatrix):
+            warn_user(f"{layer.error}; {layer.name} is left out")
+            del modality.layers[key]
+    if isinstance(modality.raw_X, UnreadableMatrix):
+        warn_user(f"{modality.raw_X.error}; {modality.raw_X.name} is left out")
+        modality.raw_X, modality.raw_var, modality.raw_varm = None, None, {}
 
 
 class _Without(Mapping[str, Any]):
