@@ -62,7 +62,7 @@ def _guessed_format(target: str) -> Any:
         if name.endswith(suffix):
             return suffix[1:]
     raise UsageError(
-        f"OUT is {target!r}: end it in .h5ad, .zarr, .zarr.zip or .h5mu, or give --format"
+        f"OUT is '{target}': end it in .h5ad, .zarr, .zarr.zip or .h5mu, or give --format"
     )
 
 
