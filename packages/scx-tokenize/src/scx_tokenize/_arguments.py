@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -49,13 +48,6 @@ def threads(value: Any, *, who: str) -> int:
     if value is None:
         return 0
     return whole_number(value, "threads", who=who, lowest=1, highest=THREADS_MAX)
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(THREADS_MAX, len(os.sched_getaffinity(0)))
-    return min(THREADS_MAX, os.cpu_count() or 1)
 
 
 def row_numbers(value: Any, *, n_rows: int, who: str) -> npt.NDArray[np.uint64] | None:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 
-from scx_core.native.pipeline import THREADS_MAX
+from scx_core.native.threads import usable_cpus as usable_cpus
 
 REMEDY = (
     "use DataLoader(..., num_workers=0), since the data set decodes with threads of its own, or "
     "build the data set inside the worker, after the fork"
 )
-
-
-def usable_cpus() -> int:
-    """How many CPUs the process may use, as far as the library takes them for decode threads."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(count or 1, THREADS_MAX)
 
 
 class HomeProcess:

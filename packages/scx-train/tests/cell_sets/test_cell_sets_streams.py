@@ -53,7 +53,7 @@ def test_the_widest_plans_are_decoded_when_they_are_due(
     make_collection: MakeCollection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of more values than 32 bits count; here it is a few."""
-    monkeypatch.setattr("scx_train.cell_sets.gather.VALUES_MAX", 12 * 10)
+    monkeypatch.setattr("scx_core.native.mapped_rows.VALUES_MAX", 12 * 10)
     files = make_collection(SHAPES)
     plans = [files.plan(number, n_rows) for number, n_rows in enumerate([3, 11, 10, 30, 2])]
     iterator = SparseCellSetDataset(files.paths).iter_with_plans(plans)

@@ -25,8 +25,8 @@ from scx_core._errors import CorruptFileError
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
 from scx_core.native.members import OUTPUT_DTYPES, Member
+from scx_core.native.threads import THREADS_MAX as THREADS_MAX
 
-THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
 BATCHES_MAX = 1024  # SCX_PIPELINE_BATCHES_MAX
 BATCH_ROWS_MAX = 16_777_216  # SCX_BATCH_ROWS_MAX
 

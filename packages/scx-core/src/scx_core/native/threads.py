@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+THREADS_MAX = 64  # SCX_PIPELINE_THREADS_MAX
 
 _threads: ContextVar[int] = ContextVar("threads that decode", default=0)
 
@@ -27,3 +30,9 @@ def checked_threads(threads: int) -> int:
     if threads < 0:
         raise ValueError(f"threads={threads} must not be negative; 0 takes all of the machine")
     return threads or _threads.get()
+
+
+def usable_cpus() -> int:
+    """How many CPUs the process may use, as far as the library takes them for decode threads."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(count or 1, THREADS_MAX)

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from scx_core._locks import LOCK_SUFFIX
 from scx_core._temporary import TemporaryNames
-
-from .._arguments import available_cpus
+from scx_core.native.threads import usable_cpus
 
 PARTIAL_SUFFIX = ".tmp"
 CACHE_SUFFIX = ".cache"
@@ -87,7 +86,7 @@ def each_in_threads(
     """What the function gives for each item, in their order, from as many threads as there are
     CPUs. When the generator ends before all are done, or is interrupted, it sets the event."""
     stop = threading.Event()
-    n_threads = max(1, min(len(items), available_cpus()))
+    n_threads = max(1, min(len(items), usable_cpus()))
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="scx-tokenize")
     try:
         yield from pool.map(function, items, [stop] * len(items))

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from scx_core._errors import NameNotFoundError
 from scx_core._genes import without_version
 from scx_core._paths import StrPath, input_paths, refuse_repeats
+from scx_core.native.threads import usable_cpus
 
-from .._arguments import available_cpus
 from .._genes import FileGenes, file_genes, match_genes
 from ._cells import Cells, H5adCells, ScxCells, kind_of, open_cells
 from ._description import InputFile
@@ -176,7 +176,7 @@ def input_files(
 
 def content_identities(paths: Sequence[str]) -> list[str]:
     """The `content_identity` of each file; several are read at once."""
-    threads = max(1, available_cpus() // max(1, len(paths)))
+    threads = max(1, usable_cpus() // max(1, len(paths)))
     identity = partial(content_identity, threads=threads)
     with closing(each_in_threads(identity, paths)) as identities:
         return list(identities)
@@ -195,7 +195,7 @@ def content_identity(
 
         with Experiment(path) as experiment:
             return _of_sections(experiment)
-    return blake3_of(Path(path), stop, threads=threads or available_cpus())
+    return blake3_of(Path(path), stop, threads=threads or usable_cpus())
 
 
 def identity_of(cells: Cells) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scx_core._output_paths import refuse_inputs
 from scx_core._paths import StrPath
+from scx_core.native.threads import usable_cpus
 
 from .. import _arguments as numbers
 from ._dask import DaskCluster, check_versions, dask_client, on_dask
@@ -222,7 +223,7 @@ def run(
         refuse_inputs(out, *(one for one in tables if isinstance(one, str | os.PathLike)))
     n_threads = numbers.threads(threads, who="run")
     if dask is None:  # the workers of a cluster have memory of their own
-        check_memory(job, n_threads or numbers.available_cpus())
+        check_memory(job, n_threads or usable_cpus())
     with _runner(n_threads, dask) as runner:
         return run_job(
             job, _recorded(arguments), runner, overwrite=overwrite, hf=hf, progress=progress
@@ -239,7 +240,7 @@ def _runner(threads: int, cluster: DaskCluster | None) -> Iterator[Runner]:
         return
 
     def by_threads(job: Job, tasks: Sequence[Task], on_cells: OnCells) -> Records:
-        return in_threads(job, tasks, on_cells, threads=threads or numbers.available_cpus())
+        return in_threads(job, tasks, on_cells, threads=threads or usable_cpus())
 
     yield by_threads
 

@@ -10,19 +10,13 @@ import numpy.typing as npt
 
 from scx_core.native import binding
 from scx_core.native.binding import CData
+from scx_core.native.mapped_rows import gather_rows
 from scx_core.native.members import Columns, Member
 from scx_core.native.packing import CsrArrays, packed
-from scx_core.native.pipeline import BATCH_ROWS_MAX, CsrPipeline
-from scx_train._process import usable_cpus
+from scx_core.native.pipeline import CsrPipeline
 from scx_train.cell_sets.downsample import METHODS, Downsampling
 from scx_train.cell_sets.plans import CellSetPlan
 from scx_train.cell_sets.readers import Reader, Readers
-
-# A pipeline counts the values of a batch in int32.
-VALUES_MAX = np.iinfo(np.int32).max
-
-# Fewer rows than this are not worth a thread of their own.
-_ROWS_PER_THREAD_MIN = 64
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,12 @@ class RowGather:
         """What decodes rows of all files put end to end, in threads of its own."""
         files = np.flatnonzero(self._readers.manifest.n_rows)  # without cells there are no rows
         with self._readers.lease(files.tolist()) as readers:
-            return self._pipeline(files, readers, batches=batches, threads=threads)
+            return CsrPipeline(
+                self._changes.members(files, readers),
+                changes=self._changes.options(),
+                batches=batches,
+                threads=threads,
+            )
 
     def fits(self, plan: CellSetPlan) -> bool:
         """Whether all files of a plan may be open at once."""
@@ -156,41 +155,10 @@ class RowGather:
         threads: int,
     ) -> CsrArrays:
         """Rows of open files: indptr (int64), indices and data."""
-        if not len(rows):
-            return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
         counts = self._readers.manifest.n_rows[files]
-        numbers = rows + (np.cumsum(counts) - counts)[source_of_row]
-        threads = min(threads or usable_cpus(), max(1, len(rows) // _ROWS_PER_THREAD_MIN))
-        step = rows_max(int(self._readers.manifest.n_cols[files].max(initial=1)))
-        pointers, parts = [np.zeros(1, dtype=np.int64)], []
-        with self._pipeline(files, readers, batches=1, threads=threads) as pipeline:
-            pipeline.expect_scattered()
-            for start in range(0, len(numbers), step):
-                pipeline.submit(numbers[start : start + step])
-                batch = pipeline.wait()
-                pointers.append(batch.indptr[1:].astype(np.int64) + pointers[-1][-1])
-                parts.append(batch)
-        if len(parts) == 1:
-            return np.concatenate(pointers), parts[0].indices, parts[0].values
-        indices = np.concatenate([part.indices for part in parts])
-        return np.concatenate(pointers), indices, np.concatenate([part.values for part in parts])
-
-    def _pipeline(
-        self,
-        files: npt.NDArray[np.int64],
-        readers: Sequence[Reader],
-        *,
-        batches: int,
-        threads: int,
-    ) -> CsrPipeline:
-        return CsrPipeline(
+        return gather_rows(
             self._changes.members(files, readers),
+            rows + (np.cumsum(counts) - counts)[source_of_row],
             changes=self._changes.options(),
-            batches=batches,
             threads=threads,
         )
-
-
-def rows_max(n_cols: int) -> int:
-    """How many rows a pipeline can take at a time, whatever they hold."""
-    return min(BATCH_ROWS_MAX, VALUES_MAX // max(1, n_cols))

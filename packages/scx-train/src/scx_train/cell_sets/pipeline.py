@@ -6,9 +6,9 @@ from collections import deque
 
 import numpy as np
 
+from scx_core.native.mapped_rows import rows_max
 from scx_core.native.pipeline import CsrPipeline
 from scx_train.cell_sets.batches import CellSetBatch, CellSetSource, RuledDecoder, batch_of
-from scx_train.cell_sets.gather import rows_max
 from scx_train.cell_sets.plans import CellSetPlan, CellSetRules
 
 
