@@ -34,12 +34,12 @@ def test_killed_while_writing(container: str) -> None:
     suffix = container.rstrip("2")
     process = subprocess.Popen([sys.executable, "-c", WRITE, str(path), suffix])
     deadline = time.monotonic() + 60
-    while not list(Path().glob(".out.*.partial")):
+    while not list(Path().glob(".out.*.tmp")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.001)
     process.kill()
     process.wait()
-    if list(Path().glob(".out.*.partial")):
+    if list(Path().glob(".out.*.tmp")):
         assert digest(path) == before
     written(container, **small(), overwrite=True)
     assert digest(path) == before

@@ -272,7 +272,7 @@ def test_ending_it_leaves_nothing(number: int, code: int, again: float | None) -
         text=True,
     )
     deadline = time.monotonic() + 60
-    while not list(Path().glob("new/.out.zarr.*.partial/X/data/*")):
+    while not list(Path().glob("new/.out.zarr.*.tmp/X/data/*")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.001)
     process.send_signal(number)

@@ -10,7 +10,7 @@
 //!   startReading(bytes)                       forgetHead(bytes, length)         seemsResident(bytes) bool
 //!   expectScattered(bytes, scattered)         ownReads() Reads
 //!   readAll / writeAll / setSize / syncFile / closeFile
-//!   Folder.open / close / createExclusive / kindOf / discard / removeIfStale / place / sync / eachName
+//!   Folder.open / close / createExclusive / kindOf / discard / remove / place / sync / eachName
 
 const std = @import("std");
 const builtin = @import("builtin");
@@ -41,6 +41,25 @@ pub const Stamp = struct {
     }
 };
 
+/// What is noted in tests: the order of what makes a file survive a power cut.
+pub const Step = enum { sync_file, place, sync_folder };
+pub const Noted = struct {
+    list: [8]Step = undefined,
+    count: usize = 0,
+
+    pub fn steps(own: *const Noted) []const Step {
+        return own.list[0..own.count];
+    }
+};
+pub threadlocal var noted: Noted = .{};
+
+/// Called where the system has done it.
+pub fn note(step: Step) void {
+    if (!builtin.is_test or noted.count == noted.list.len) return;
+    noted.list[noted.count] = step;
+    noted.count += 1;
+}
+
 pub const EntryKind = enum { missing, regular, folder, other };
 
 pub const openForReading = implementation.openForReading;
@@ -65,7 +84,6 @@ pub const ownReads = implementation.ownReads;
 pub const processId = implementation.processId;
 pub const sleepMilliseconds = implementation.sleepMilliseconds;
 pub const resolveLink = implementation.resolveLink;
-pub const machineNumber = implementation.machineNumber;
 pub const randomNumber = implementation.randomNumber;
 
 /// errno numbers differ between systems; these are the ones that are told apart here.

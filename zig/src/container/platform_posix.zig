@@ -202,11 +202,12 @@ pub fn setSize(file: File, size: u64, errno: *i32) Error!void {
 pub fn syncFile(file: File, errno: *i32) Error!void {
     if (builtin.os.tag.isDarwin()) {
         // fsync leaves the data in the drive's cache there; not every file system knows the stronger call.
-        if (c.fcntl(file.descriptor, c.F.FULLFSYNC, @as(c_int, 1)) != -1) return;
+        if (c.fcntl(file.descriptor, c.F.FULLFSYNC, @as(c_int, 1)) != -1) return platform.note(.sync_file);
     }
     while (c.fsync(file.descriptor) != 0) {
         if (!interrupted()) return fetchErrno(errno);
     }
+    platform.note(.sync_file);
 }
 
 pub fn map(file: File, length: u64, errno: *i32) Error!Map {
@@ -266,29 +267,6 @@ pub fn randomNumber() u64 {
     return @as(u64, @bitCast(@as(i64, now.sec))) << 32 ^ @as(u64, @intCast(now.nsec));
 }
 
-const boot_id = "/proc/sys/kernel/random/boot_id";
-
-/// Tells machines apart that share a file system. On Linux it belongs to the running kernel, and so to all containers
-/// on it, which see each other's locks.
-pub fn machineNumber() u32 {
-    var buffer: [64]u8 = @splat(0);
-    var errno: i32 = 0;
-    if (is_linux) {
-        if (openForReading(boot_id, &errno)) |file| {
-            defer closeFile(file);
-            const length = c.read(file.descriptor, &buffer, buffer.len);
-            if (length > 0) return hashed(buffer[0..@intCast(length)]);
-        } else |_| {}
-    }
-    var name: [c.HOST_NAME_MAX + 1]u8 = @splat(0);
-    if (c.gethostname(&name, name.len) != 0) return 0;
-    return hashed(std.mem.sliceTo(&name, 0));
-}
-
-fn hashed(bytes: []const u8) u32 {
-    return @truncate(std.hash.Wyhash.hash(0, bytes));
-}
-
 /// The folder of a file that is being written, held open: what happens to the working directory or to the
 /// folder's name meanwhile does not matter.
 pub const Folder = struct {
@@ -307,17 +285,10 @@ pub const Folder = struct {
         _ = c.close(folder.descriptor);
     }
 
-    /// Creates a file that must not exist and locks it: as long as the lock is held, `removeIfStale` spares it.
+    /// Creates a file that must not exist.
     pub fn createExclusive(folder: Folder, name: [:0]const u8, errno: *i32) Error!File {
         const flags: c.O = .{ .ACCMODE = .RDWR, .CLOEXEC = true, .CREAT = true, .EXCL = true };
-        const file = try openAt(folder.descriptor, name, flags, errno);
-        errdefer closeFile(file);
-
-        // Between create and lock another run may have taken the file for an orphan: the name is used up then.
-        const locked = lockNow(file);
-        const status = try statusOf(file.descriptor, "", .follow, errno);
-        if (locked == .held_elsewhere or status.links == 0) return refuse(errno, .EXIST);
-        return file;
+        return openAt(folder.descriptor, name, flags, errno);
     }
 
     pub fn kindOf(folder: Folder, name: [:0]const u8, errno: *i32) Error!EntryKind {
@@ -336,19 +307,8 @@ pub const Folder = struct {
         folder.remove(name);
     }
 
-    fn remove(folder: Folder, name: [:0]const u8) void {
+    pub fn remove(folder: Folder, name: [:0]const u8) void {
         _ = c.unlinkat(folder.descriptor, name.ptr, 0);
-    }
-
-    /// Removes a temporary file that no living process holds locked.
-    pub fn removeIfStale(folder: Folder, name: [:0]const u8) void {
-        var errno: i32 = 0;
-        const flags: c.O = .{ .ACCMODE = .RDONLY, .CLOEXEC = true, .NOFOLLOW = true, .NONBLOCK = true };
-        const file = openAt(folder.descriptor, name, flags, &errno) catch return;
-        defer closeFile(file);
-
-        const status = statusOf(file.descriptor, "", .follow, &errno) catch return;
-        if (status.kind == .regular and lockNow(file) == .taken) folder.remove(name);
     }
 
     /// Gives the finished file its name in one step. With `.never` a file of that name that has appeared since
@@ -368,6 +328,7 @@ pub const Folder = struct {
             },
             .never => try folder.placeWithoutReplacing(from, to, errno),
         }
+        platform.note(.place);
     }
 
     fn placeWithoutReplacing(folder: Folder, from: [:0]const u8, to: [:0]const u8, errno: *i32) Error!void {
@@ -389,6 +350,7 @@ pub const Folder = struct {
             if (number == @backingInt(c.E.INVAL) or number == @backingInt(c.E.BADF)) return;
             return fetchErrno(errno);
         }
+        platform.note(.sync_folder);
     }
 
     /// Calls `visit(context, name)` for each entry; a folder that cannot be listed has none.

@@ -307,11 +307,6 @@ pub fn resolveLink(allocator: Allocator, path: [:0]const u8) error{OutOfMemory}!
     return null;
 }
 
-/// No machine can remove a file here that another one has open, so that nothing depends on it.
-pub fn machineNumber() u32 {
-    return 0;
-}
-
 /// Tells temporary files of one process apart; an exclusive create is what keeps them apart in the end.
 pub fn randomNumber() u64 {
     var counter: i64 = 0;
@@ -381,8 +376,8 @@ pub const Folder = struct {
         _ = SetFileInformationByHandle(file.handle, .disposition, &delete, 1);
     }
 
-    /// Removes a temporary file that no living process has open.
-    pub fn removeIfStale(folder: Folder, name: [:0]const u8) void {
+    /// Removes a file that nobody has open.
+    pub fn remove(folder: Folder, name: [:0]const u8) void {
         var buffer: PathBuffer = undefined;
         var errno: i32 = 0;
         const wide = folder.entryPath(name, &buffer, &errno) catch return;

@@ -1,8 +1,8 @@
-//! The hidden file that becomes the target: made beside it, locked, and given its name in one step.
+//! The hidden file that becomes the target: made beside it, and given its name in one step.
 //!
-//! Its name is `.{target}.{process id}.{16 hex digits}.tmp`; of a very long target only the start is used. The first
-//! 8 digits are the machine's: a lock that is free tells nothing of a writer on another machine where the file system
-//! keeps locks to each (NFS with `nolock`, FUSE), so what other machines made is left alone here.
+//! Its name is `.{target}.{8 hex digits}.tmp`; of a very long target only the start is used. A writer that is killed
+//! leaves it, and the next writer of the same target removes it. Of two writers at the same time the one that began
+//! last wins, and the other one gets an error.
 
 const std = @import("std");
 const assert = std.debug.assert;
@@ -16,8 +16,7 @@ const Report = errors.Report;
 /// Names of 255 bytes are allowed nearly everywhere: this leaves room for the rest.
 const target_name_bytes_max = 160;
 const suffix = ".tmp";
-const machine_digits = 8;
-const random_digits = 16; // those of the machine among them
+const random_digits = 8;
 /// Each attempt draws a new number, so a second one is already rare.
 const attempts_max = 16;
 
@@ -71,13 +70,15 @@ pub const Output = struct {
             output.target_name,
             if (output.overwrite) .allowed else .never,
             errno,
-        ) catch return platform.fail(report, "cannot put {f} in place", .{name});
+        ) catch {
+            if (errno.* != @backingInt(platform.Errno.no_entry)) return platform.fail(report, "cannot put {f} in place", .{name});
+            return platform.fail(report, "another writer of {f} has begun meanwhile, and takes its place", .{name});
+        };
         output.published = true;
         output.folder.sync(errno) catch return platform.fail(report, "{f} is in place, but its folder cannot be synced", .{name});
     }
 
     pub fn close(output: *Output, allocator: Allocator) void {
-        // Removed before the lock goes, so that no other run takes it for an orphan in between.
         if (!output.published) output.folder.discard(output.file, output.temporary_name);
         platform.closeFile(output.file);
         output.folder.close(allocator);
@@ -138,8 +139,8 @@ fn createTemporary(
     report: *Report,
 ) Failure!Created {
     for (0..attempts_max) |_| {
-        const name = try allocator.printSentinel(".{s}.{d}.{x:0>16}" ++ suffix, .{
-            nameStart(target_name), platform.processId(), temporaryNumber(platform.randomNumber()),
+        const name = try allocator.printSentinel(".{s}.{x:0>8}" ++ suffix, .{
+            nameStart(target_name), @as(u32, @truncate(platform.randomNumber())),
         }, 0);
         if (folder.createExclusive(name, &report.os_error)) |file| {
             report.os_error = 0;
@@ -150,17 +151,6 @@ fn createTemporary(
         }
     }
     return platform.fail(report, "cannot create a temporary file beside {f}", .{quoted.name(target_name)});
-}
-
-fn temporaryNumber(random: u64) u64 {
-    return @as(u64, platform.machineNumber()) << 32 | (random & 0xFFFF_FFFF);
-}
-
-/// Of a name that is one of a temporary file.
-fn isOfMachine(name: []const u8, machine: u32) bool {
-    assert(name.len > suffix.len + random_digits);
-    const digits = name[name.len - suffix.len - random_digits ..][0..machine_digits];
-    return (std.fmt.parseUnsigned(u32, digits, 16) catch return false) == machine;
 }
 
 /// At most `target_name_bytes_max`, cut between two characters.
@@ -176,22 +166,19 @@ fn isTemporaryOf(target_name: []const u8, name: []const u8) bool {
     if (!std.mem.startsWith(u8, name, ".") or !std.mem.endsWith(u8, name, suffix)) return false;
     const inner = name[1 .. name.len - suffix.len];
     if (!std.mem.startsWith(u8, inner, start)) return false;
-    const rest = inner[start.len..]; // ".{digits}.{hex digits}"
-    if (rest.len < 3 + random_digits or rest[0] != '.' or rest[rest.len - random_digits - 1] != '.') return false;
-    for (rest[1 .. rest.len - random_digits - 1]) |byte| if (!std.ascii.isDigit(byte)) return false;
-    for (rest[rest.len - random_digits ..]) |byte| if (!std.ascii.isHex(byte)) return false;
+    const rest = inner[start.len..]; // ".{hex digits}"
+    if (rest.len != 1 + random_digits or rest[0] != '.') return false;
+    for (rest[1..]) |byte| if (!std.ascii.isHex(byte)) return false;
     return true;
 }
 
-const Sweep = struct { folder: platform.Folder, target_name: []const u8, machine: u32 };
+const Sweep = struct { folder: platform.Folder, target_name: []const u8 };
 
-/// Removes what killed runs on this machine left of the same target.
+/// Removes what other runs left of the same target.
 fn removeOrphans(folder: platform.Folder, target_name: []const u8) void {
-    const machine = platform.machineNumber();
-    folder.eachName(Sweep{ .folder = folder, .target_name = target_name, .machine = machine }, struct {
+    folder.eachName(Sweep{ .folder = folder, .target_name = target_name }, struct {
         fn visit(sweep: Sweep, name: [:0]const u8) void {
-            if (!isTemporaryOf(sweep.target_name, name)) return;
-            if (isOfMachine(name, sweep.machine)) sweep.folder.removeIfStale(name);
+            if (isTemporaryOf(sweep.target_name, name)) sweep.folder.remove(name);
         }
     }.visit);
 }
@@ -202,29 +189,19 @@ const testing = std.testing;
 const testing_files = @import("testing_files.zig");
 
 test "which names are temporary files of a target" {
-    const yes = ".a.scx.123.0123456789abcdef.tmp";
+    const yes = ".a.scx.01234567.tmp";
     try testing.expect(isTemporaryOf("a.scx", yes));
     for ([_][]const u8{
         "a.scx",
         ".a.scx.tmp",
-        ".a.scx.123.0123456789abcde.tmp",
-        ".a.scx..0123456789abcdef.tmp",
-        ".a.scx.12x.0123456789abcdef.tmp",
-        ".a.scx.1.123.0123456789abcdef.tmp",
-        ".b.scx.123.0123456789abcdef.tmp",
-        ".a.scx.123.0123456789abcdef.tmp~",
+        ".a.scx.0123456.tmp",
+        ".a.scx..01234567.tmp",
+        ".a.scx.0123456x.tmp",
+        ".a.scx.1.01234567.tmp",
+        ".b.scx.01234567.tmp",
+        ".a.scx.01234567.tmp~",
     }) |name| try testing.expect(!isTemporaryOf("a.scx", name));
     try testing.expect(!isTemporaryOf("a", yes));
-}
-
-test "whose temporary file it is" {
-    try std.testing.expect(isOfMachine(".a.scx.123.0123456789abcdef.tmp", 0x01234567));
-    try std.testing.expect(!isOfMachine(".a.scx.123.0123456789abcdef.tmp", 0x89abcdef));
-    const machine = platform.machineNumber();
-    try std.testing.expectEqual(machine, platform.machineNumber());
-    const number = temporaryNumber(0xFEDC_BA98_7654_3210);
-    try std.testing.expectEqual(machine, @as(u32, @truncate(number >> 32)));
-    try std.testing.expectEqual(0x7654_3210, @as(u32, @truncate(number)));
 }
 
 test "a long name is cut between characters" {
@@ -276,7 +253,7 @@ test "the target is untouched until it is published, and existing ones are kept 
     try testing.expectEqual(@as(usize, 2), try folder.entryCount());
 }
 
-test "two that are written for one target do not disturb each other, the last one wins" {
+test "of two that are written for one target the last one wins, and the other one is told" {
     var folder: testing_files.Folder = .create();
     defer folder.remove();
     var report: Report = .{};
@@ -284,13 +261,13 @@ test "two that are written for one target do not disturb each other, the last on
     defer first.close(testing.allocator);
     var second = try create(&folder, "a", true, &report);
     defer second.close(testing.allocator);
-    try testing.expectEqual(@as(usize, 2), try folder.entryCount());
+    try testing.expectEqual(@as(usize, 1), try folder.entryCount());
+    try write(&first, "first", &report);
+    try testing.expectError(error.InputOutput, first.publish(&report));
+    try testing.expect(std.mem.find(u8, report.messageText(), "another writer") != null);
     try write(&second, "second", &report);
     try second.publish(&report);
     try expectContent(&folder, "a", "second");
-    try write(&first, "first", &report);
-    try first.publish(&report);
-    try expectContent(&folder, "a", "first");
     try testing.expectEqual(@as(usize, 1), try folder.entryCount());
 }
 
@@ -298,22 +275,27 @@ test "what a killed run left is removed by the next one, and nothing else" {
     var folder: testing_files.Folder = .create();
     defer folder.remove();
     var report: Report = .{};
-    const machine = platform.machineNumber();
-    var names: [2][64]u8 = undefined;
     for ([_][]const u8{
-        // the only orphan
-        try std.fmt.bufPrint(&names[0], ".a.scx.99999.{x:0>8}89abcdef.tmp", .{machine}),
-        try std.fmt.bufPrint(&names[1], ".a.scx.99999.{x:0>8}89abcdef.tmp", .{machine ^ 1}), // another machine's
-        ".b.scx.99999.0123456789abcdef.tmp",
+        ".a.scx.01234567.tmp", // the only one
+        ".b.scx.01234567.tmp",
         ".a.scx.99999.tmp",
         "notes.tmp",
     }) |name| try folder.put(name, "left");
     var live = try create(&folder, "a.scx", false, &report);
     defer live.close(testing.allocator);
-    try testing.expectEqual(@as(usize, 5), try folder.entryCount());
-    var other = try create(&folder, "a.scx", false, &report);
-    defer other.close(testing.allocator);
-    try testing.expectEqual(@as(usize, 6), try folder.entryCount());
+    try testing.expectEqual(@as(usize, 4), try folder.entryCount());
+}
+
+test "the file is on the medium before it gets its name, and the name after it" {
+    var folder: testing_files.Folder = .create();
+    defer folder.remove();
+    var report: Report = .{};
+    var output = try create(&folder, "a", true, &report);
+    defer output.close(testing.allocator);
+    try write(&output, "content", &report);
+    platform.noted = .{};
+    try output.publish(&report);
+    try testing.expectEqualSlices(platform.Step, &.{ .sync_file, .place, .sync_folder }, platform.noted.steps());
 }
 
 test "targets that cannot be written to" {

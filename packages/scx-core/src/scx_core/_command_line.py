@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,8 @@ from ._interrupts import repeated_interrupts
 from ._program import INTERRUPTED, Leave
 
 FAILED = 1
+# how long unfinished files may take to be removed, whoever presses Ctrl-C meanwhile
+CLEARING_SECONDS = 5.0
 TERMINATED = 143
 
 
@@ -50,7 +54,7 @@ def run_program(
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warning_shower(program, names)
-            with _raising_signals(interrupts), repeated_interrupts():
+            with _raising_signals(interrupts) as forget, repeated_interrupts(forget):
                 code: int = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -144,21 +148,33 @@ def _warning_shower(program: str, names: Sequence[str]) -> Callable[..., None]:
 
 
 @contextmanager
-def _raising_signals(interrupts: list[int]) -> Iterator[None]:
+def _raising_signals(interrupts: list[int]) -> Iterator[Callable[[], None]]:
     """Let SIGTERM and Ctrl-C unwind like exceptions, so that unfinished files are removed.
 
-    Each Ctrl-C is noted in `interrupts`. A handler of Ctrl-C that somebody else has set stays.
+    Those that come within a few seconds of one are ignored: they would hinder it. Each Ctrl-C is
+    noted in `interrupts`. A handler of Ctrl-C that somebody else has set stays. Gives a function
+    for what was raised and came to nothing.
     """
+    raised_at = [-math.inf]
+
+    def forget() -> None:
+        raised_at[0] = -math.inf
+
+    def is_first() -> bool:
+        before, raised_at[0] = raised_at[0], time.monotonic()
+        return raised_at[0] - before > CLEARING_SECONDS
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
-        raise KeyboardInterrupt
+        if is_first():
+            raise KeyboardInterrupt
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
+        if is_first():
+            raise SystemExit(TERMINATED)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals belong to the main thread
+        yield forget  # signals belong to the main thread
         return
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler or isinstance(before, Leave)
@@ -166,7 +182,7 @@ def _raising_signals(interrupts: list[int]) -> Iterator[None]:
     try:
         if is_ours:
             signal.signal(signal.SIGINT, interrupt)
-        yield
+        yield forget
     finally:
         if is_ours:
             signal.signal(signal.SIGINT, before)

@@ -14,8 +14,6 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import IO
 
-from ._interrupts import deferred_interrupts, uninterrupted
-
 LOCK_SUFFIX = ".lock"
 
 
@@ -35,16 +33,15 @@ class Locked:
         self._path = path
         self._process = os.getpid()
 
-    def give_back(self, *, remove: bool = True) -> None:
+    def give_back(self) -> None:
         """Unlock the file and remove it; in a process that was forked since, only close it."""
         if os.getpid() != self._process:
             self._file.close()  # the lock stays: it is that of both
-        if self._file.closed:
             return
-        if os.name != "nt" and remove:
+        if os.name != "nt":
             self._path.unlink(missing_ok=True)  # before anybody else can lock it
         self._file.close()
-        if os.name == "nt" and remove:
+        if os.name == "nt":
             with suppress(OSError):  # somebody is just looking at it
                 self._path.unlink(missing_ok=True)
 
@@ -74,14 +71,12 @@ def take_lock(path: Path) -> tuple[Lock, Locked | None]:
 @contextmanager
 def held_lock(path: Path) -> Iterator[Lock]:
     """Hold the lock of a file that is made for it and removed at the end."""
-    locked: Locked | None = None
+    answer, locked = take_lock(path)
     try:
-        with deferred_interrupts():
-            answer, locked = take_lock(path)
         yield answer
     finally:
         if locked is not None:
-            uninterrupted(locked.give_back)
+            locked.give_back()
 
 
 def ask_for_lock(file: IO[str]) -> Lock:

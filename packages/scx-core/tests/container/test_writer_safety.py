@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scx_core import _machine
 from scx_core.native.container import FileReader, FileWriter
 
 UNS = 10
@@ -30,13 +30,14 @@ print("done", flush=True)
 """
 
 
-def start_writer(path: Path) -> subprocess.Popen[str]:
+def start_writer(path: Path, **options: Any) -> subprocess.Popen[str]:
     """A process that has begun to write `path` and finishes once its input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS, os.fspath(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        **options,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -102,48 +103,18 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
-def test_living_writers_of_one_target_spare_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "a.scx"
-    first = start_writer(path)
-    second = start_writer(path)
-    assert len(os.listdir(tmp_path)) == 2
-    write(path, b"third")
-    assert len(os.listdir(tmp_path)) == 3
-    for process in (first, second):
-        out, _ = process.communicate(timeout=60)
-        assert out == "done\n" and process.returncode == 0
-        assert read(path) == b"x" * 100_000
-    assert os.listdir(tmp_path) == ["a.scx"]
-
-
 @posix
-def test_what_another_machine_writes_is_spared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import fcntl
-
+def test_of_two_writers_the_last_one_wins_and_the_other_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.scx"
-    process = start_writer(path)
-    (mine,) = os.listdir(tmp_path)
-    process.kill()
-    process.communicate(timeout=60)
-    # as another machine would have called it: eight digits are the machine's
-    other = f"{mine[:-20]}{int(mine[-20:-12], 16) ^ 1:08x}{mine[-12:]}"
-    (tmp_path / mine).rename(tmp_path / other)
-    monkeypatch.setattr(_machine, "MOUNTS", tmp_path / "nothing")
-    write(path, b"new")
-    assert sorted(os.listdir(tmp_path)) == [other, "a.scx"]
-    # where machines see each other's locks, it is known that its writer has ended
-    monkeypatch.setattr(_machine, "MOUNTS", tmp_path / "mounts")
-    line = "22 1 0:50 / / rw - nfs4 host:/data rw,local_lock={}\n"
-    for locks in ("all", "none"):
-        (tmp_path / "mounts").write_text(line.format(locks), "utf-8")
-        with open(tmp_path / other, "r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            write(path, b"new", overwrite=True)  # it is being written
-            assert other in os.listdir(tmp_path)
-        write(path, b"new", overwrite=True)
-        assert (other in os.listdir(tmp_path)) == (locks == "all")
+    first = start_writer(path, stderr=subprocess.PIPE)
+    second = start_writer(path)
+    assert len(os.listdir(tmp_path)) == 1
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 1 and "another writer of 'a.scx' has begun meanwhile" in said
+    out, _ = second.communicate(timeout=60)
+    assert out == "done\n" and second.returncode == 0
+    assert read(path) == b"x" * 100_000
+    assert os.listdir(tmp_path) == ["a.scx"]
 
 
 def test_a_process_that_ends_without_closing_clears_up(tmp_path: Path) -> None:
@@ -191,7 +162,7 @@ def test_ctrl_c_in_a_running_process(tmp_path: Path) -> None:
 def test_dropped_without_context_manager(tmp_path: Path) -> None:
     writer = FileWriter(tmp_path / "a.scx", n_obs=1, n_vars=1)
     (name,) = os.listdir(tmp_path)
-    assert name.startswith(".a.scx.") and name.endswith(".tmp") and str(os.getpid()) in name
+    assert name.startswith(".a.scx.") and name.endswith(".tmp")
     writer.close()
     writer.close()
     assert os.listdir(tmp_path) == []

@@ -76,22 +76,28 @@ def test_file_systems_without_second_names(tmp_path: Path, monkeypatch: pytest.M
 def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "a[1].h5ad"
     path.write_bytes(b"old")
-    others = (".a[1].h5ad.notes.tmp", ".a1.h5ad.0123456789abcdef.tmp")
+    others = (".a[1].h5ad.notes.tmp", ".a1.h5ad.01234567.tmp")
     for other in others:
         (tmp_path / other).write_bytes(b"not ours")
-        (tmp_path / other).with_suffix(".lock").touch()
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)])
     assert killed.returncode < 0
     assert path.read_bytes() == b"old"
-    assert len(os.listdir(tmp_path)) == 7
-    with placed_file(path, overwrite=True) as mine:
-        # those of living processes stay, that of this run among them
-        mine.write_bytes(b"mine")
-        place(path, b"new", overwrite=True)
-        assert mine.exists()
-    assert path.read_bytes() == b"mine"
-    expected = {"a[1].h5ad", *others, *(name[:-4] + ".lock" for name in others)}
-    assert set(os.listdir(tmp_path)) == expected
+    assert len(os.listdir(tmp_path)) == 4
+    place(path, b"new", overwrite=True)
+    assert path.read_bytes() == b"new"
+    assert set(os.listdir(tmp_path)) == {"a[1].h5ad", *others}
+
+
+@posix_only
+def test_of_two_writers_the_last_one_wins_and_the_other_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    block = placed_file(path, overwrite=True)
+    block.__enter__().write_bytes(b"mine")
+    place(path, b"new", overwrite=True)
+    with pytest.raises(OSError, match=r"another process has begun to write .*a\.h5ad meanwhile"):
+        block.__exit__(None, None, None)
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["a.h5ad"]
 
 
 @posix_only
@@ -127,7 +133,7 @@ def test_a_folder_that_refuses_files_is_named_without_the_hidden_name(
     def refused(path: Path, *_arguments: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "touch", refused)
     with pytest.raises(PermissionError) as caught:
         place(tmp_path / "a.h5ad", b"")
     assert caught.value.filename == str(tmp_path)

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 import scx_core
-from scx_core._interrupts import kept_interrupts
 from scx_core.sources.base import CsrBlock, DenseBlock, ExperimentContent, ModalityContent
 from scx_core.writing import write_experiment
 from scx_core.writing._read_ahead import OneAhead
@@ -169,60 +168,6 @@ def test_a_process_that_is_stopped(
     write_experiment(target, content(FailingSource(-1, OSError())), overwrite=True)
     with scx_core.open(target) as experiment:
         assert experiment.n_obs == N_ROWS
-
-
-class Interrupting:
-    """Raises in its destructor, as a Ctrl-C does that comes in the middle of a long C call."""
-
-    def __init__(self, ending: BaseException | None = None) -> None:
-        self.ending = KeyboardInterrupt() if ending is None else ending
-
-    def __del__(self) -> None:
-        raise self.ending
-
-
-class InterruptAt:
-    """A progress callback in which an interrupt comes, and is swallowed, after `row`."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-        self.seen: list[int] = []
-
-    def __call__(self, done: int, total: int) -> None:
-        self.seen.append(done)
-        if done == self.row:
-            Interrupting()  # gone at once
-
-
-@pytest.mark.parametrize("row", [30, N_ROWS])
-def test_an_interrupt_that_a_destructor_swallows_is_raised_with_the_next_block(
-    tmp_path: Path, row: int
-) -> None:
-    hook = sys.unraisablehook
-    target = tmp_path / "a.scx"
-    progress = InterruptAt(row)
-    with pytest.raises(KeyboardInterrupt):
-        write_experiment(target, content(FailingSource(-1, OSError())), progress=progress)
-    assert progress.seen[-1] == row
-    assert list(tmp_path.iterdir()) == []
-    write_experiment(target, content(FailingSource(-1, OSError())))
-    with scx_core.open(target) as experiment, pytest.raises(KeyboardInterrupt):
-        experiment.to_h5ad(tmp_path / "a.h5ad", progress=InterruptAt(N_ROWS))
-    assert list(tmp_path.iterdir()) == [target]
-    assert sys.unraisablehook is hook
-
-
-def test_an_interrupt_that_a_destructor_swallows_last_of_all() -> None:
-    def work(ending: BaseException) -> None:
-        with kept_interrupts():
-            Interrupting(ending)
-
-    with pytest.raises(KeyboardInterrupt):
-        work(KeyboardInterrupt())
-    # what programs raise on SIGTERM
-    with pytest.raises(SystemExit) as raised:
-        work(SystemExit(143))
-    assert raised.value.code == 143
 
 
 def test_other_errors_in_destructors_are_reported_as_ever(

@@ -13,7 +13,6 @@ import pytest
 from job_samples import cells, tree, written
 
 import scx_tokenize
-from scx_core._machine import machine_tag
 from scx_tokenize.jobs import _manifest, _shards
 
 
@@ -75,8 +74,7 @@ def test_a_run_that_was_killed_before_its_manifest_starts_anew(tmp_path: Path) -
     data = tmp_path / "out" / "data"
     data.mkdir(parents=True)
     for folder in (tmp_path / "out", data):
-        for suffix in (".lock", ".tmp"):
-            (folder / f".{machine_tag()}00000001{suffix}").touch()
+        (folder / ".tokens.json.00000001.tmp").touch()
     (tmp_path / "out" / ".lock").touch()
     run(tmp_path)
     names = {"data", "manifest.json", "token_dictionary.json"}

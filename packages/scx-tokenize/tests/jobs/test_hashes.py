@@ -60,7 +60,7 @@ def test_files_share_the_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(inputs, "kind_of", lambda path: "h5ad")
     monkeypatch.setattr(inputs, "blake3_of", hashed)
-    monkeypatch.setattr(inputs, "available_cpus", lambda: 8)
+    monkeypatch.setattr(inputs, "usable_cpus", lambda: 8)
     for n_files, expected in ((0, []), (1, [8]), (3, [2] * 3), (20, [1] * 20)):
         used.clear()
         inputs.content_identities([f"{number}.h5ad" for number in range(n_files)])

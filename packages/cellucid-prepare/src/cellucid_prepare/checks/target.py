@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from cellucid_prepare._faults import Faults
-from cellucid_prepare.containers.placing import NAME_BYTES_MAX, moved_aside
+from cellucid_prepare.checks.names import NAME_BYTES_MAX
+from cellucid_prepare.containers.placing import moved_aside
 from scx_core._output_paths import refuse_inputs
 from scx_core._paths import is_address
 

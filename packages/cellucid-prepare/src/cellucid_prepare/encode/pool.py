@@ -8,8 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from scx_core._interrupts import uninterrupted
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -55,4 +53,4 @@ def encoder(threads: int) -> Iterator[Encoder]:
     finally:
         # what failed may still hold on to the generator above, and nothing that waits begins now;
         # what runs may write, and is waited for whatever comes: the output is removed next
-        uninterrupted(lambda: pool.shutdown(wait=True, cancel_futures=True))
+        pool.shutdown(wait=True, cancel_futures=True)

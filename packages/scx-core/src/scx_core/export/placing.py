@@ -1,19 +1,13 @@
-"""A new file appears whole or not at all.
-
-The hidden file lies beside the target and is called `.{target}.` and what `TemporaryNames` adds; of
-a long target only the start is used.
-"""
+"""A new file appears whole or not at all."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from scx_core._temporary import TemporaryNames, name_start
-
-SUFFIX = ".tmp"
+from scx_core._temporary import beside, put_in_place
 
 
 @contextmanager
@@ -42,55 +36,21 @@ def placed_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write to")
-    names = TemporaryNames(target.parent, f".{name_start(target.name)}.", (SUFFIX,))
-    names.clear_left()
-    with names.writer() as stem:
-        hidden = stem.with_name(f"{stem.name}{SUFFIX}")
-        hidden.touch(mode=0o600, exist_ok=False)  # nobody else may read what is not whole
+    with beside(target) as hidden:
+        try:
+            hidden.touch(mode=0o600, exist_ok=False)  # nobody else may read what is not whole
+        except OSError as error:
+            # not the hidden name, which means nothing to anybody
+            reason = f"no file can be made in it: {error.strerror}"
+            raise OSError(error.errno, reason, str(target.parent)) from error
         yield hidden
         _give_usual_mode(hidden)
-        _sync(hidden)
-        if overwrite:
-            os.replace(hidden, target)
-        else:
-            _place_if_free(hidden, target)
-        _sync_folder(target.parent)
-
-
-def _place_if_free(hidden: Path, target: Path) -> None:
-    """Give `hidden` the name `target` unless something has got it meanwhile."""
-    taken = f"{target} has appeared meanwhile: pass overwrite=True to replace it"
-    try:
-        os.link(hidden, target)
-    except FileExistsError:
-        raise FileExistsError(taken) from None
-    except OSError:  # not every file system has second names for a file
-        if os.path.lexists(target):
-            raise FileExistsError(taken) from None
-        os.replace(hidden, target)
-    else:
-        hidden.unlink()
+        put_in_place(hidden, target, overwrite=overwrite)
 
 
 def _give_usual_mode(path: Path) -> None:
     # temporary files are for their owner alone; a new file is for whom the umask allows
     mask = os.umask(0)
     os.umask(mask)
-    path.chmod(0o666 & ~mask)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the medium, where folders can be opened."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    if path.exists():  # another writer of the same file may have taken it away
+        path.chmod(0o666 & ~mask)

@@ -6,14 +6,12 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from scx_core._temporary import clear_left_by_library
 from scx_core._value_types import dtype_of
 from scx_core.native import binding
 from scx_core.native.binding import CData, call, native
@@ -81,7 +79,6 @@ class FileWriter:
             n_vars=n_vars,
         )
         library = native()
-        clear_left_by_library(Path(os.path.realpath(os.fsdecode(path))))
         out = library.ffi.new("scx_writer **")
         call("scx_writer_create", raw_path, options, out, path=self.path)
         self._begin(out)
@@ -118,7 +115,7 @@ class FileWriter:
             It cannot be opened for writing.
         """
         writer = cls.__new__(cls)
-        raw_path = binding.path_bytes(path, writing=True)
+        raw_path = binding.path_bytes(path)
         writer.path = os.fspath(path)
         out = native().ffi.new("scx_writer **")
         raw_note = binding.name_bytes(note, "note")

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from scx_core._interrupts import kept_interrupts
-
 ProgressCallback: TypeAlias = Callable[[int, int], object]
 Progress: TypeAlias = bool | ProgressCallback | None
 """None: a bar on a terminal or in a notebook. True or False: a bar, or none. A callable: it is
@@ -20,21 +18,10 @@ called with the rows done and the rows in all, counted over every matrix."""
 def row_progress(
     progress: Progress, total_rows: int, *, unit: str = "rows"
 ) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told of rows as they are done; it also raises a swallowed Ctrl-C.
+    """Give a function that is told of rows as they are done.
 
     `unit` is what a bar calls what is counted, where it is not rows.
     """
-    with kept_interrupts() as raise_interrupt, _shown(progress, total_rows, unit) as on_rows:
-
-        def done(n_rows: int) -> None:
-            on_rows(n_rows)
-            raise_interrupt()
-
-        yield done
-
-
-@contextmanager
-def _shown(progress: Progress, total_rows: int, unit: str) -> Iterator[Callable[[int], object]]:
     if callable(progress):
         done_rows = 0
 
@@ -55,7 +42,11 @@ def _shown(progress: Progress, total_rows: int, unit: str) -> Iterator[Callable[
         warnings.filterwarnings("ignore", "IProgress not found")
         from tqdm.auto import tqdm
     with tqdm(total=total_rows, unit=f" {unit}", unit_scale=True, desc="writing") as bar:
-        yield bar.update
+
+        def update(n_rows: int) -> None:
+            bar.update(n_rows)
+
+        yield update
 
 
 def _is_seen() -> bool:

@@ -146,12 +146,13 @@ def medians(
             client = stack.enter_context(dask_client(dask))
             check_versions(client)
             counter = counting_on_dask(client, threads or 1)
-        beside = None if target is None else target.parent
-        if beside is None and dask is not None:
-            beside = Path.cwd()  # other machines do not see this one's temporary files
-        folder = stack.enter_context(
-            working_folder(beside or Path(tempfile.gettempdir()), WORKING_PREFIX)
-        )
+        if target is not None:
+            folder = stack.enter_context(working_folder(target))
+        else:
+            # other machines do not see this one's temporary files
+            parent = None if dask is None else Path.cwd()
+            made = tempfile.TemporaryDirectory(prefix=WORKING_PREFIX, dir=parent)
+            folder = Path(stack.enter_context(made))
         corpus = Corpus(tuple(in_rows(files, folder)), len(genes.names), target_sum)
         counted = count_all(corpus, plan, counter, progress=progress)
     late = [files[number] for number in sorted(counted.odd_inputs)]

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from ._description import Job, Task
-from ._files import Stopped, temporary_names
+from ._files import Stopped, clear_temporary
 from ._opened import forget_inputs
 from ._running import OnCells, Records, Runner
 from ._shards import ShardRecord, make_shard
@@ -248,7 +248,7 @@ def _at_full_paths(job: Job) -> Job:
 
 def _tidy(client: Any, job: Job) -> None:
     """Remove what workers that died have left, and let the others close their input files."""
-    temporary_names(job.data_folder).clear_left()
+    clear_temporary(job.data_folder)
     with contextlib.suppress(OSError):  # a worker that has just gone has closed them too
         client.run(forget_inputs)
 

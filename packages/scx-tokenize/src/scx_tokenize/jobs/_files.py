@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scx_core._locks import LOCK_SUFFIX
-from scx_core._temporary import TemporaryNames
+from scx_core._temporary import PARTIAL, beside, put_in_place, remove
 from scx_core.native.threads import usable_cpus
 
-PARTIAL_SUFFIX = ".tmp"
 CACHE_SUFFIX = ".cache"
 HASHED_BYTES = 2**20
 HASHED_IN_THREADS_BYTES = 2**23
@@ -32,24 +31,23 @@ class Stopped(Exception):
 def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to, which becomes `target` when the block ends well, and else is removed."""
     try:
-        with temporary_names(target.parent).writer() as stem:
-            partial = stem.with_name(f"{stem.name}{PARTIAL_SUFFIX}")
+        with beside(target) as partial:
             yield partial
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            partial.replace(target)
+            put_in_place(partial, target, overwrite=True)
     except BaseException as error:
         raise naming(target, error) from None
 
 
-def temporary_names(folder: Path) -> TemporaryNames:
-    """What is made in a folder on the way to files that are whole."""
-    return TemporaryNames(folder, ".", (PARTIAL_SUFFIX, CACHE_SUFFIX))
+def clear_temporary(folder: Path) -> None:
+    """Remove what writers that were killed have left in a folder that only this job writes to."""
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        if name.startswith(".") and name.endswith((PARTIAL, CACHE_SUFFIX)):
+            remove(folder / name)
 
 
 def is_temporary(name: str) -> bool:
     """Whether it is the name of something that comes and goes."""
-    return name.startswith(".") and name.endswith((PARTIAL_SUFFIX, CACHE_SUFFIX, LOCK_SUFFIX))
+    return name.startswith(".") and name.endswith((PARTIAL, CACHE_SUFFIX, LOCK_SUFFIX))
 
 
 def write_text(target: Path, text: str) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scx_core._temporary import beside, put_in_place
+
 from ._description import Job
-from ._files import CACHE_SUFFIX, PARTIAL_SUFFIX, temporary_names
+from ._files import CACHE_SUFFIX
 
 
 def require_datasets() -> None:
@@ -30,12 +32,14 @@ def write_hf(job: Job, target: Path, *, quiet: bool = False) -> None:
     if target.exists():
         return
     paths = [str(job.data_folder / task.file_name) for task in job.tasks]
-    with temporary_names(target.parent).writer() as stem, _bars(shown=not quiet):
-        partial = stem.with_name(f"{stem.name}{PARTIAL_SUFFIX}")
-        cache = stem.with_name(f"{stem.name}{CACHE_SUFFIX}")
+    with (
+        beside(target) as partial,
+        beside(target, suffix=CACHE_SUFFIX) as cache,
+        _bars(shown=not quiet),
+    ):
         dataset = datasets.Dataset.from_parquet(paths, cache_dir=str(cache))
         dataset.save_to_disk(str(partial))
-        partial.rename(target)
+        put_in_place(partial, target, overwrite=False)
 
 
 @contextmanager

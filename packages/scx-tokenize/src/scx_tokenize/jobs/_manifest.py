@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ._description import Job
-from ._files import is_temporary, temporary_names, write_text
+from ._files import clear_temporary, is_temporary, write_text
 from ._finished import NOTES, shard_entry
 from ._shards import ShardRecord
 
@@ -127,7 +127,7 @@ def prepare_folder(job: Job, *, overwrite: bool) -> dict[str, Any] | None:
         _clear(folder)
         manifest = None
     for each in (folder, job.data_folder):
-        temporary_names(each).clear_left()  # of a run that was killed
+        clear_temporary(each)  # of a run that was killed
     return manifest
 
 
