@@ -134,6 +134,8 @@ int32_t scx_file_get_info(scx_file *file, scx_file_info *info_out, scx_error *er
 int32_t scx_file_get_section(scx_file *file, uint32_t section_index, scx_section_info *info_out, scx_error *error);
 /* modality_index counts from 0; the modality's id is modality_index + 1 */
 int32_t scx_file_get_modality(scx_file *file, uint32_t modality_index, scx_modality_info *info_out, scx_error *error);
+/* for a modality whose n_vars is 0 though it has values, as early files have it; before its matrices are opened */
+int32_t scx_file_declare_columns(scx_file *file, uint32_t modality_index, uint64_t n_vars, scx_error *error);
 /* SCX_NOT_FOUND when no section of that type, modality and name exists */
 int32_t scx_file_find_section(scx_file *file, uint32_t section_type, uint32_t modality_id, const char *name, uint32_t *section_index_out, scx_error *error);
 /* what the shard's own header says; reads its first page, which the other calls leave alone */

@@ -112,7 +112,7 @@ fn getInfo(file_handle: ?*FileHandle, info_out: ?*FileInfo, report: *Report) Fai
         .flags = file.header.flags,
         .file_bytes = file.bytes.len,
         .n_obs = file.header.n_obs,
-        .n_vars = file.header.n_vars,
+        .n_vars = file.columnCount(),
         .nnz = file.header.nnz,
         .manifest_sequence = file.header.manifest_sequence,
         .shard_target_rows = file.header.shard_target_rows,
@@ -199,6 +199,16 @@ fn getModality(file_handle: ?*FileHandle, modality_index: u32, info_out: ?*Modal
         .n_csr_shards = modality.n_csr_shards,
         .value_type = modality.value_encoding,
     };
+}
+
+export fn scx_file_declare_columns(file: ?*FileHandle, modality_index: u32, n_vars: u64, error_out: ?*AbiError) i32 {
+    var report: Report = .{};
+    return handle.answer(declareColumns(file, modality_index, n_vars, &report), &report, error_out);
+}
+
+fn declareColumns(file_handle: ?*FileHandle, modality_index: u32, n_vars: u64, report: *Report) Failure!void {
+    const file = (try handle.checked(FileHandle, file_handle, report)).file;
+    try file.declareColumns(modality_index, n_vars, report);
 }
 
 export fn scx_file_find_section(

@@ -2,13 +2,15 @@
 
 const std = @import("std");
 const bits = @import("bits.zig");
+const container_file = @import("../container/file.zig");
 const errors = @import("../errors.zig");
 const matrix_module = @import("matrix.zig");
 const rowpack = @import("rowpack.zig");
 const rowpack_decode = @import("rowpack_decode.zig");
 const shard = @import("shard.zig");
 const value_type_module = @import("value_type.zig");
-const File = @import("../container/file.zig").File;
+const File = container_file.File;
+const Section = container_file.Section;
 const Target = @import("../levels/table.zig").Target;
 const ValueType = value_type_module.ValueType;
 
@@ -67,12 +69,13 @@ pub const ShardView = struct {
         if (header.n_major != stats.row_end - stats.row_start) return damaged(file, section_index, "n_major", report);
         if (header.n_minor != stats.col_end - stats.col_start) return damaged(file, section_index, "n_minor", report);
         if (header.nnz != stats.nnz) return damaged(file, section_index, "nnz", report);
+        const n_cols = if (header.n_minor == 0 and header.nnz > 0) try columnsOfVar(file, section, report) else header.n_minor;
         const view: ShardView = .{
             .section_index = section_index,
             .codec = codec,
             .value_type = value_type,
             .index_bytes = if (header.index_dtype == 0) 2 else 4,
-            .n_cols = header.n_minor,
+            .n_cols = n_cols,
             .n_rows = header.n_major,
             .row_start = stats.row_start,
             .nnz = header.nnz,
@@ -85,6 +88,17 @@ pub const ShardView = struct {
         if (!areApart(&.{ header.indptr, header.indices, header.values })) return damaged(file, section_index, "the place of a stream", report);
         try view.checkStreams(file, report);
         return view;
+    }
+
+    /// Early multimodal files do not say in their shards how many columns there are.
+    fn columnsOfVar(file: *const File, section: *const Section, report: *Report) Failure!u32 {
+        const n_vars = if (section.modality_id == 0) 0 else file.modalities[section.modality_id - 1].n_vars;
+        if (n_vars == 0 or n_vars > rowpack.columns_max) {
+            return report.fail(error.Corrupt, "shard '{f}' does not say how many columns it has, and its modality has {d}", .{
+                errors.escaped(section.name), n_vars,
+            });
+        }
+        return @intCast(n_vars);
     }
 
     fn checkStreams(self: *const ShardView, file: *const File, report: *Report) Failure!void {

@@ -61,7 +61,7 @@ pub const File = struct {
     catalog_hash: [hashing.digest_bytes]u8,
     /// `catalog.sections`; names point into the map.
     sections: []const Section,
-    modalities: []const Modality,
+    modalities: []Modality,
     open_flags: OpenFlags,
     /// Of the process that opened it.
     process_id: u32,
@@ -218,6 +218,27 @@ pub const File = struct {
         file.index.deinit(allocator);
         allocator.free(file.modalities);
         file.catalog.deinit(allocator);
+    }
+
+    /// For a modality of an early file, which leaves it to var how many columns there are; before anything is read.
+    pub fn declareColumns(file: *File, modality_index: u32, n_vars: u64, report: *Report) Failure!void {
+        if (modality_index >= file.modalities.len) {
+            return report.fail(error.OutOfRange, "modality {d} of {d}", .{ modality_index, file.modalities.len });
+        }
+        const modality = &file.modalities[modality_index];
+        if (modality.n_vars != 0) {
+            return report.fail(error.BadArgument, "modality {f} has {d} columns by the file itself", .{
+                quoted.name(modality.name), modality.n_vars,
+            });
+        }
+        modality.n_vars = n_vars;
+    }
+
+    /// Of the modality with the most columns.
+    pub fn columnCount(file: *const File) u64 {
+        var count = file.header.n_vars;
+        for (file.modalities) |modality| count = @max(count, modality.n_vars);
+        return count;
     }
 
     /// Looks at the file's size and time. What an appender writes lies behind the catalog and leaves all before it.

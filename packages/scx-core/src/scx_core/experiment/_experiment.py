@@ -15,7 +15,7 @@ from scx_core._user_warnings import warn_user
 from scx_core.experiment._conversions import Conversions
 from scx_core.experiment._describe import describe, section_list
 from scx_core.experiment._matrix_view import MatrixView
-from scx_core.experiment._modality import Modality
+from scx_core.experiment._modality import Modality, declare_columns
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
 from scx_core.experiment._read_only import handed_out, kept, locked
@@ -84,6 +84,7 @@ class Experiment(Conversions, Closing):
     ) -> None:
         self._file = FileReader(path, verify=verify)
         self._sections = Sections(self._file)
+        declare_columns(self._sections)
         self._shown = ShownRows(self._file, include_deleted=include_deleted)
         unknown = self._sections.unknown_types()
         if unknown:

@@ -58,6 +58,8 @@ class Axis:
         if isinstance(index, slice):
             return np.arange(*index.indices(self.length), dtype=np.int64)
         array = np.asarray(index)
+        if array.dtype.kind == "U" and isinstance(index, list | tuple):
+            array = np.array(index, dtype=object)  # numpy makes text of what is none
         if array.dtype == np.bool_:
             if array.shape != (self.length,):
                 raise IndexError(
@@ -72,10 +74,9 @@ class Axis:
         if _holds_names(array):
             return self._named(np.atleast_1d(array).astype(object))
         if array.dtype.kind not in "iu":
-            kind = type(index).__name__
             raise TypeError(
                 f"{self.what}s are selected by whole numbers, names, a slice or a boolean mask, "
-                f"not by {kind if array.ndim == 0 else f'{kind} of {array.dtype}'}"
+                f"not by {_told(index, array)}"
             )
         return np.ascontiguousarray(self._in_range(array))
 
@@ -118,6 +119,17 @@ class Axis:
         raise NameNotFoundError(
             f"there is no {self.what} {missing[0]!r}{did_you_mean(missing[0], self.names)}{more}"
         )
+
+
+def _told(index: Any, array: npt.NDArray[Any]) -> str:
+    kind = type(index).__name__
+    if array.ndim == 0:
+        return kind
+    # among names or truth values, what is neither: mostly a gap
+    odd = [one for one in array.flat if not isinstance(one, str | bool | np.bool_)]
+    if array.dtype.kind == "O" and 0 < len(odd) < len(array):
+        return f"{kind} with {odd[0]!r} in it"
+    return f"{kind} of {array.dtype}"
 
 
 def _holds_names(array: npt.NDArray[Any]) -> bool:

@@ -20,7 +20,7 @@ from scx_core.experiment._raw import RawView
 from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
-from scx_core.metadata import column_names, decode_embedding, decode_frame, decode_uns, read_index
+from scx_core.metadata import column_names, decode_embedding, decode_uns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,7 @@ class Modality:
 
     def var_keys(self) -> list[str]:
         """Names of var's columns, in their order."""
-        buffer, name = self._var_bytes()
+        buffer, name = _var_table(self._sections, self.modality_id)
         return self._sections.decoded(name, lambda: column_names(buffer, where=name))
 
     @kept
@@ -210,17 +210,11 @@ class Modality:
         table = self._sections.table(SectionType.MODALITY_OBS, None, self.modality_id)
         if table is None:
             return None
-        buffer, name = table
-        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        self._sections.check_length(name, frame, self._n_stored)
-        return pick_frame(frame, self._own_selection)
+        return pick_frame(self._sections.frame(table, self._n_stored), self._own_selection)
 
     def load_var(self) -> pd.DataFrame:
         """A fresh copy of var."""
-        buffer, name = self._var_bytes()
-        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        self._sections.check_length(name, frame, self.n_vars)
-        return frame
+        return self._sections.frame(_var_table(self._sections, self.modality_id), self.n_vars)
 
     def load_uns(self) -> dict[str, Any]:
         """A fresh copy of uns."""
@@ -263,9 +257,6 @@ class Modality:
     def _described(self) -> Mapping[str, Any]:
         return self._provenance.matrices(self.name)
 
-    def _var_bytes(self) -> tuple[Any, str]:
-        return _var_bytes(self._sections, self.modality_id)
-
     def _positions(self, kind: SectionType, length: int) -> npt.NDArray[np.int64] | None:
         table = self._sections.table(kind, None, self.modality_id)
         if table is None:
@@ -285,7 +276,16 @@ class Modality:
         return result
 
 
-def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
+def declare_columns(sections: Sections) -> None:
+    """Tell an early multimodal file how many genes each modality has: only var has them."""
+    for modality in sections.file.modalities:
+        if modality.n_vars == 0:
+            n_vars = len(sections.names(_var_table(sections, modality.modality_id)))
+            if n_vars:
+                sections.file.declare_columns(modality.modality_id, n_vars)
+
+
+def _var_table(sections: Sections, modality_id: int) -> tuple[Any, str]:
     table = sections.table(SectionType.VAR, SectionType.VAR_ROW_SHARD, modality_id)
     if table is None:
         raise sections.damage("var", "the section is missing")
@@ -293,7 +293,4 @@ def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
 
 
 def _var_names(sections: Sections, modality_id: int, n_vars: int) -> npt.NDArray[np.object_]:
-    buffer, name = _var_bytes(sections, modality_id)
-    names = sections.decoded(name, lambda: read_index(buffer, where=name))
-    sections.check_length(name, names, n_vars)
-    return names
+    return sections.names(_var_table(sections, modality_id), n_vars)

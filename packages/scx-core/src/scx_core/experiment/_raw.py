@@ -17,7 +17,6 @@ from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._read_only import handed_out, kept, locked
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows
-from scx_core.metadata import decode_frame, read_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +93,7 @@ class RawView:
 
     def load_var(self) -> pd.DataFrame:
         """A fresh copy of var."""
-        buffer, name = self._var_bytes()
-        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        return self._sections.frame(_var_table(self._sections, self._modality_id))
 
     def varm_loaders(self) -> dict[str, Callable[[], Any]]:
         """For each key of varm: a function that decodes a fresh copy."""
@@ -107,11 +105,8 @@ class RawView:
         n_obs, n_vars = self.shape
         return f"raw: {n_obs} x {n_vars}"
 
-    def _var_bytes(self) -> tuple[Any, str]:
-        return _var_bytes(self._sections, self._modality_id)
 
-
-def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
+def _var_table(sections: Sections, modality_id: int) -> tuple[Any, str]:
     table = sections.table(SectionType.RAW_VAR, None, modality_id)
     if table is None:
         raise sections.damage("raw/var", "the section is missing")
@@ -119,5 +114,4 @@ def _var_bytes(sections: Sections, modality_id: int) -> tuple[Any, str]:
 
 
 def _var_names(sections: Sections, modality_id: int) -> npt.NDArray[np.object_]:
-    buffer, name = _var_bytes(sections, modality_id)
-    return sections.decoded(name, lambda: read_index(buffer, where=name))
+    return sections.names(_var_table(sections, modality_id))

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from scx_core._errors import CorruptFileError
 from scx_core._section_names import SHARD_NAME, SectionType, key_of
-from scx_core.metadata import merge_frame_shards
+from scx_core.metadata import decode_frame, merge_frame_shards, read_index
 from scx_core.native.container import FileReader, Section
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Value = TypeVar("Value")
 
@@ -57,6 +63,26 @@ class Sections:
         name = shards[0].name
         parts = [self.bytes_of(shard) for shard in shards]
         return self.decoded(name, lambda: merge_frame_shards(parts, where=name)), name
+
+    def frame(self, table: tuple[Any, str], n_rows: int | None = None) -> pd.DataFrame:
+        """A fresh copy of obs or var, of `n_rows` if given. Entries without names get numbers."""
+        buffer, name = table
+        frame = self.decoded(name, partial(decode_frame, buffer, copy=True, where=name))
+        if n_rows is not None:
+            self.check_length(name, frame, n_rows)
+        if frame.index.dtype.kind in "iu":
+            frame.index = frame.index.astype(str)  # as AnnData would have it
+        return frame
+
+    def names(self, table: tuple[Any, str], n_rows: int | None = None) -> npt.NDArray[np.object_]:
+        """The names that `frame` would have, read without pandas."""
+        buffer, name = table
+        names = self.decoded(name, partial(read_index, buffer, where=name))
+        if n_rows is not None:
+            self.check_length(name, names, n_rows)
+        if len(names) and isinstance(names[0], int):
+            return names.astype(str).astype(object)
+        return names
 
     def members(
         self,

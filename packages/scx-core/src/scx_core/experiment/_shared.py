@@ -16,7 +16,7 @@ from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._read_only import kept
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
-from scx_core.metadata import column_names, decode_frame, decode_uns, read_index
+from scx_core.metadata import column_names, decode_uns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,9 +55,7 @@ class SharedParts:
 
     def obs_names(self) -> npt.NDArray[np.object_]:
         """Names of the cells."""
-        buffer, name = self.obs_bytes()
-        names = self._sections.decoded(name, lambda: read_index(buffer, where=name))
-        self._sections.check_length(name, names, self._shown.n_physical)
+        names = self._sections.names(self.obs_bytes(), self._shown.n_physical)
         selection = self._shown.selection
         return names if selection is None else names[selection]
 
@@ -66,8 +64,7 @@ class SharedParts:
         table = self._sections.table(SectionType.SHARED_VAR, None, 0)
         if table is None:
             return np.empty(0, dtype=np.object_)
-        buffer, name = table
-        return self._sections.decoded(name, lambda: read_index(buffer, where=name))
+        return self._sections.names(table)
 
     def obs_keys(self) -> list[str]:
         """Names of obs' columns, in their order."""
@@ -76,9 +73,7 @@ class SharedParts:
 
     def load_obs(self) -> pd.DataFrame:
         """A fresh copy of obs."""
-        buffer, name = self.obs_bytes()
-        frame = self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
-        self._sections.check_length(name, frame, self._shown.n_physical)
+        frame = self._sections.frame(self.obs_bytes(), self._shown.n_physical)
         return pick_frame(frame, self._shown.selection)
 
     @property
@@ -94,8 +89,7 @@ class SharedParts:
                 f"{self._sections.file.path} has no var over all modalities; each has its own: "
                 "`experiment[name].var`"
             )
-        buffer, name = table
-        return self._sections.decoded(name, lambda: decode_frame(buffer, copy=True, where=name))
+        return self._sections.frame(table)
 
     def load_uns(self) -> dict[str, Any]:
         """A fresh copy of uns."""

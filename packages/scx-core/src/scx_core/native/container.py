@@ -211,6 +211,15 @@ class FileReader(Closing):
         """The modalities; none in a single-modality file."""
         return tuple(self._modality(index) for index in range(self.info.n_modalities))
 
+    def declare_columns(self, modality_id: int, n_vars: int) -> None:
+        """Say how many genes a modality has whose `n_vars` is 0, as early files have it.
+
+        Its matrices can be opened then. ValueError where the file itself says how many.
+        """
+        call("scx_file_declare_columns", self.handle, modality_id - 1, n_vars, path=self.path)
+        for name in ("info", "modalities"):
+            self.__dict__.pop(name, None)
+
     def find(self, section_type: int, name: str, *, modality_id: int = 0) -> Section | None:
         """The section of that type, name and modality, or None."""
         handle = self.handle
