@@ -120,8 +120,27 @@ def test_a_folder_of_matrix_market_files_takes_the_output(tmp_path: Path) -> Non
     )
     (tmp_path / "genes.tsv").write_text("id\tsymbol\n")
     (tmp_path / "barcodes.tsv").write_text("cell\n")
-    scx_core.from_mtx(tmp_path, tmp_path / "out.scx")
-    assert scx_core.read(tmp_path / "out.scx").X.toarray().tolist() == [[5]]
+    for path in (tmp_path, tmp_path / "matrix.mtx"):
+        scx_core.from_mtx(path, tmp_path / "out.scx", overwrite=True)  # also over the last one
+        assert scx_core.read(tmp_path / "out.scx").X.toarray().tolist() == [[5]]
+        for name in ("matrix.mtx", "genes.tsv", "barcodes.tsv"):
+            (tmp_path / "link.scx").symlink_to(tmp_path / name)
+            with pytest.raises(ValueError, match="is the file that is read"):
+                scx_core.from_mtx(path, tmp_path / "link.scx", overwrite=True)
+            (tmp_path / "link.scx").unlink()
+
+
+def test_outputs_that_name_no_file(adata: ad.AnnData, sources: Path, tmp_path: Path) -> None:
+    for out, words in [("", "an empty text names no file"), ("new/", "new/ names a folder")]:
+        for write in (
+            lambda out: scx_core.from_anndata(adata, out),
+            lambda out: scx_core.from_h5ad(sources / "a.h5ad", out),
+            lambda out: scx_core.compact(sources / "a.scx", out),
+            lambda out: scx_core.open(sources / "a.scx").to_h5ad(out),
+        ):
+            with pytest.raises(ValueError, match=words):
+                write(out and f"{tmp_path}/{out}")
+    assert os.listdir(tmp_path) == ["in"]
 
 
 @pytest.mark.parametrize("name", ["y.h5ad", "y.H5MU", "y.zarr", "y.h5"])

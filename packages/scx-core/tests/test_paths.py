@@ -54,7 +54,7 @@ def test_a_file_may_have_the_name_of_a_pattern(folder: Path) -> None:
         ("*.txt", ValueError, "has 1 entries, but none is a .scx or .h5ad file: notes.txt"),
         ("c.scx", FileNotFoundError, "there is no file c.scx; . holds a.H5AD, b.scx"),
         ([], ValueError, "inputs is empty: name at least one .scx or .h5ad file"),
-        ("", ValueError, "inputs: one of them is an empty text"),
+        ("", ValueError, "inputs: an empty text names no file"),
         (["b.scx", "s3://a/b.scx"], ValueError, "s3://a/b.scx is an address: download it"),
         (["b.scx", 3], TypeError, "inputs must be a str or os.PathLike, not int"),
         (b"b.scx", TypeError, "inputs must be a str or os.PathLike, not bytes"),

@@ -273,9 +273,12 @@ def from_mtx(
     FileExistsError
         `out` exists and `overwrite` is False.
     """
-    from scx_core.sources.mtx import mtx_content
+    from scx_core.sources.mtx import find_files, mtx_content
 
-    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite)
+    # their folder may hold the output as well
+    files = find_files(Path(local_path(path)), prefix)
+    read = (files.matrix, files.features, files.barcodes)
+    plan = _plan(path, out, memory_budget, temporary_folder, overwrite=overwrite, read=read)
     with mtx_content(
         plan.source,
         plan.means,
@@ -329,15 +332,18 @@ def _plan(
     temporary_folder: str | os.PathLike[str] | None,
     *,
     overwrite: bool,
+    read: Sequence[Path] = (),
 ) -> _Plan:
-    """Check what can be checked before the source is looked at, and share out the budget."""
+    """Check what can be checked before the source is looked at, and share out the budget.
+
+    `read` are the files that are read, where `path` is not the only one.
+    """
     from scx_core.sources.h5_matrices import ReadingMeans
 
     source = Path(local_path(path))
     target = Path(local_path(out, "out", writing=True))
     budget = parse_bytes(memory_budget, "memory_budget")
-    # a folder of Matrix Market files may hold the output as well
-    check_output(target, *(source.iterdir() if source.is_dir() else [source]), suffix=".scx")
+    check_output(out, *(read or [source]), suffix=".scx")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: pass overwrite=True to replace it")
     folder = target.parent

@@ -29,6 +29,7 @@ KNOWN_SUFFIXES = (
     ".npz",
     ".parquet",
 )
+SLASHES = tuple(slash for slash in (os.sep, os.altsep) if slash)
 HDF5_SUFFIXES = (".h5", ".hdf5")
 # schedulers and their threads hang on arrays that were computed on a cluster
 NOT_LOOKED_INTO = ("asyncio", "concurrent", "distributed", "logging", "threading", "weakref")
@@ -47,9 +48,11 @@ def check_output(
     Raises
     ------
     ValueError
-        The message names the output, and the input or the suffix.
+        The message names the output, and the input or the suffix; or `out` names a folder.
     """
     refuse_inputs(out, *inputs)
+    if os.fspath(out).endswith(SLASHES):
+        raise ValueError(f"{os.fspath(out)} names a folder: name the {suffix} file to write")
     found = Path(out).suffix.lower()
     if found in KNOWN_SUFFIXES and found not in (suffix, *also):
         raise ValueError(

@@ -28,12 +28,14 @@ def local_path(value: Any, argument: str = "path", *, writing: bool = False) -> 
     TypeError
         It is no path: an object in memory for example, or bytes.
     ValueError
-        It is an address such as s3://bucket/file.
+        It is an address such as s3://bucket/file, or empty.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
         raise TypeError(no_path(value, argument))
     path = str(path)  # numpy has a str of its own, which shows its type
+    if not path:
+        raise ValueError(f"{argument}: an empty text names no file")
     if path.startswith("file:/"):
         local = re.sub("^file:(//)?", "", path)
         raise ValueError(f"{path} is an address: give the path alone, {local}")
@@ -104,18 +106,15 @@ def input_paths(
     several = isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | os.PathLike)
     given: list[Any] = list(inputs) if several else [inputs]  # type: ignore[arg-type]
     kinds = _either(suffixes)
-    texts = [local_path(one, argument) for one in given]
-    if "" in texts:
-        raise ValueError(f"{argument}: one of them is an empty text, which names no file")
 
     def is_wanted(path: Path) -> bool:
         named = path.name.lower().endswith(tuple(suffixes))
         return is_input(path) and (named or path.is_dir())
 
     paths, faults = [], Faults()
-    for text in texts:
+    for one in given:
         with faults.kept():
-            paths += _inputs_of(text, kinds, is_input, is_wanted)
+            paths += _inputs_of(local_path(one, argument), kinds, is_input, is_wanted)
     faults.raise_kept()
     if not paths:
         raise ValueError(f"{argument} is empty: name at least one {kinds} file")

@@ -236,7 +236,7 @@ def test_failures_end_with_1_and_a_message(
 
 def test_messages_of_several_lines_become_one() -> None:
     assert in_words(ValueError("a differs:\n\n  left: 1\n")) == "a differs: left: 1"
-    assert in_words(ZeroDivisionError("x\ny")) == "ZeroDivisionError: x y"
+    assert in_words(ZeroDivisionError("x\ny")) == "ZeroDivisionError: x; y"
 
 
 def test_arguments_are_named_as_options() -> None:

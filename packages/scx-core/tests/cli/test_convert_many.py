@@ -68,6 +68,24 @@ def test_files_folders_and_patterns(
     assert told.err == ""
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_slash_at_the_end_makes_a_folder() -> None:
+    assert main(["convert", "in/a.h5ad", "out/"]) == 0
+    assert made() == {"a.scx": 5}
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_inputs_that_are_none_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "in/a.h5ad", "s3://x/y.h5ad", "in/z.h5ad", "hf://z", "out"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.count(" is an address: download it") == 2
+    assert "only local files are read; there is no file in/z.h5ad; in holds" in told.replace(
+        os.sep, "/"
+    )
+    assert not os.path.exists("out")
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.usefixtures("folder")
 def test_failures_are_listed_at_the_end_and_keep_back_no_other(

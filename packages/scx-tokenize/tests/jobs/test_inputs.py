@@ -163,10 +163,10 @@ def test_inputs_that_match_nothing_say_what_is_there(tmp_path: Path) -> None:
     refused(tmp_path, ValueError, r"inputs name .*one\.scx twice", [path, str(path)])
     refused(tmp_path, ValueError, "inputs is empty", [])
     # as of a variable of a shell that is not set: not the current folder
-    refused(tmp_path, ValueError, "one of them is an empty text", ["", path])
-    with pytest.raises(ValueError, match="out is an empty text"):
+    refused(tmp_path, ValueError, "inputs: an empty text names no file", ["", path])
+    with pytest.raises(ValueError, match="out: an empty text names no file"):
         scx_tokenize.run("sample", path, "")
-    with pytest.raises(ValueError, match="out is an empty text"):
+    with pytest.raises(ValueError, match="out: an empty text names no file"):
         scx_tokenize.medians(path, "")
     refused(
         tmp_path,

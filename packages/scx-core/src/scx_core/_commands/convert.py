@@ -11,6 +11,7 @@ from typing import Any
 import scx_core
 from scx_core._byte_sizes import format_bytes
 from scx_core._commands import UsageError
+from scx_core._output_paths import SLASHES
 from scx_core._paths import local_path
 from scx_core.sources.detect import DESCRIPTIONS, REMEDIES, SourceKind, description, source_kind
 from scx_core.writing import Progress
@@ -65,8 +66,9 @@ class Conversion:
 
 def convert(options: argparse.Namespace) -> int:
     """Run the conversions that IN and OUT ask for; give the exit code."""
-    target = Path(local_path(options.target, "OUT", writing=True))
-    if _is_for_many(options, target):
+    text = local_path(options.target, "OUT", writing=True)
+    target = Path(text)
+    if text.endswith(SLASHES) or _is_for_many(options, target):
         from scx_core._commands.convert_many import convert_many
 
         return convert_many(options, target)

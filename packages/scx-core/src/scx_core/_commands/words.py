@@ -45,8 +45,9 @@ def in_words(error: Exception, names: Sequence[str] = ARGUMENTS) -> str:
     # its subclasses, such as RecursionError, are faults of the program
     if not text or not (isinstance(error, expected) or type(error) is RuntimeError):
         text = f"{type(error).__name__}: {text}"
-    # one line each, also where pandas speaks in several
-    return with_options(re.sub(r"\s*\n\s*", " ", text.strip()), names)
+    # one line each, also where several files have faults, or pandas speaks in several lines
+    text = re.sub(r"(?<=[:;,.])\s*\n\s*", " ", text.strip())
+    return with_options(re.sub(r"\s*\n\s*", "; ", text), names)
 
 
 def printable(text: str) -> str:

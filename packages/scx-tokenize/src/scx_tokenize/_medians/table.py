@@ -29,10 +29,7 @@ def check_target(out: str | os.PathLike[str], *, overwrite: bool) -> Path:
     ValueError
         Its name is not that of a Parquet file.
     """
-    text = local_path(out, "out", writing=True)
-    if not text:
-        raise ValueError("out is an empty text, which names no file")
-    path = Path(text)
+    path = Path(local_path(out, "out", writing=True))
     if path.is_dir():
         raise FileExistsError(f"{path} is a folder, not a file to write to")
     if path.suffix.lower() != SUFFIX:

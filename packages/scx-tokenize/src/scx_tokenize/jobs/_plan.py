@@ -133,10 +133,7 @@ def _turned_path(folder: Path, identity: str) -> Path:
 
 
 def _out_folder(out: StrPath) -> Path:
-    text = local_path(out, "out", writing=True)
-    if not text:
-        raise ValueError("out is an empty text, which names no folder")
-    return Path(os.path.abspath(text))
+    return Path(os.path.abspath(local_path(out, "out", writing=True)))
 
 
 def _table(
