@@ -317,6 +317,10 @@ def test_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["file_bytes"] == path.stat().st_size
     assert told["nnz"] == sample().X.nnz
     assert told["modalities"] == []
+    made_by = f"scx-core {scx_core.__version__}"
+    assert told["history"] == [
+        {"time": None, "action": "anndata", "tool": made_by, "parameters": ""}
+    ]
     with scx_core.open(path) as experiment:
         assert told["sections"] == json.loads(json.dumps(experiment.sections()))
     matrices = {matrix["name"]: matrix for matrix in told["matrices"]}
@@ -335,6 +339,7 @@ def test_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(path)]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"{path}: 40 x 25, ")
+    assert text.splitlines()[1] == f"  anndata, by {made_by}"
     for words in ("raw.X", "40 x 31", "float32", "rowpack", "bits a value", "obsm/X_pca"):
         assert words in text
 

@@ -193,6 +193,16 @@ GOOD_HISTORY = history(
     (-1, "merge", "é", "", 2),
 )
 
+TOLD_HISTORY = [
+    {
+        "time": "2026-02-02T02:40:00Z",
+        "action": "from_anndata",
+        "tool": "pyscx 0.4.0",
+        "parameters": '{"codec_selection":{"profile":"auto"}}',
+    },
+    {"time": "1969-12-31T23:59:59Z", "action": "merge", "tool": "é", "parameters": ""},
+]
+
 
 @pytest.mark.parametrize(
     ("provenance", "damage"),
@@ -225,6 +235,11 @@ def test_no_matrix_needs_the_provenance_of_another_writer(
         np.testing.assert_array_equal(experiment.gather_rows([4, 0]).toarray(), wanted[[4, 0]])
         np.testing.assert_array_equal(experiment.to_anndata().X.toarray(), wanted)
         found = experiment.find_damage(deep=True)
+        if damage is None:
+            assert experiment.history() == (TOLD_HISTORY if provenance == GOOD_HISTORY else [])
+        else:
+            with pytest.raises(scx_core.CorruptFileError, match=damage):
+                experiment.history()
     if damage is None:
         assert found == []
     else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from scx_core._byte_sizes import format_bytes
 from scx_core._commands.words import printable
+from scx_core._errors import CorruptFileError
 from scx_core.experiment import Experiment, MatrixView
 
 
@@ -47,9 +48,17 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             for part in experiment.parts()
             if part.name
         ],
+        "history": _history(experiment),
         "matrices": list(_matrices(experiment, sections)),
         "sections": sections,
     }
+
+
+def _history(experiment: Experiment) -> list[dict[str, str | None]]:
+    try:
+        return experiment.history()
+    except CorruptFileError:  # nothing else needs it; `scx validate` tells
+        return []
 
 
 def _matrices(experiment: Experiment, sections: Sequence[dict[str, Any]]) -> Iterable[Any]:
@@ -133,6 +142,12 @@ def in_lines(described: dict[str, Any]) -> list[str]:
         others = [{key: row[key] for key in row if key != "modality"} for row in others]
     if others:
         lines += ["", *_table(list(others[0]), others)]
+    steps = [
+        {key: value for key, value in step.items() if any(one[key] for one in described["history"])}
+        for step in described["history"]
+    ]
+    if steps:
+        lines += ["", *_table(list(steps[0]), steps)]
     return lines
 
 

@@ -127,6 +127,17 @@ class Experiment(Conversions, Closing):
         """
         return section_list(self._file)
 
+    def history(self) -> list[dict[str, str | None]]:
+        """By which steps the file was made, as far as it tells, the first one first.
+
+        Returns
+        -------
+        Dicts with `time` (in UTC, None where it is not told), `action`, `tool` and `parameters`
+        (JSON, or ""). Files of this package tell what they were made from, as the action, and by
+        which version.
+        """
+        return [step.told() for step in self._provenance.steps()]
+
     def validate(self, *, deep: bool = False) -> list[tuple[str, bool]]:
         """Compare every section with its hash, and the file with its checksum.
 

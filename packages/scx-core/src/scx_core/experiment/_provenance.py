@@ -13,7 +13,7 @@ import numpy as np
 from scx_core._section_names import SectionType
 from scx_core._value_types import stored_dtype
 from scx_core.experiment._sections import Sections
-from scx_core.metadata.history import read_history
+from scx_core.metadata.history import Step, read_history
 from scx_core.sources.base import IndexDtypes, IndexWidth, MatrixForm
 
 
@@ -67,24 +67,25 @@ class Provenance:
 
         No matrix of such a file needs it.
         """
-        found = self._sections.of(SectionType.PROVENANCE, 0)
-        if not found:
+        encoded = self._encoded
+        if encoded is None or not encoded.startswith(b"{"):
             return {}
-        section = found[0]
-        encoded = bytes(self._sections.bytes_of(section))
-        if not encoded.startswith(b"{"):
-            return {}
-        with self._sections.decoding(section.name):
-            content: dict[str, Any] = json.loads(encoded)
+        content: dict[str, Any] = self._sections.decoded("provenance", partial(json.loads, encoded))
         return content
 
-    def check(self) -> None:
-        """Read all of it; CorruptFileError where it is neither JSON nor a list of steps."""
-        for section in self._sections.of(SectionType.PROVENANCE, 0):
-            encoded = bytes(self._sections.bytes_of(section))
-            if not encoded.startswith(b"{"):
-                self._sections.decoded(section.name, partial(read_history, encoded))
-        _ = self.content
+    def steps(self) -> list[Step]:
+        """What was done to make the file; CorruptFileError where it is neither JSON nor a list."""
+        encoded = self._encoded
+        if encoded is None:
+            return []
+        if not encoded.startswith(b"{"):
+            return self._sections.decoded("provenance", partial(read_history, encoded))
+        return [Step(None, str(self.content.get("source")), str(self.content.get("writer")), "")]
+
+    @property
+    def _encoded(self) -> bytes | None:
+        found = self._sections.of(SectionType.PROVENANCE, 0)
+        return bytes(self._sections.bytes_of(found[0])) if found else None
 
     @property
     def axis(self) -> int:

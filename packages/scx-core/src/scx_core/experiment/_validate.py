@@ -30,7 +30,7 @@ def find_damage(experiment: Experiment, *, deep: bool) -> dict[int, str]:
     search.hashes(experiment.file)
     if deep:
         search.attempt(lambda: experiment.deleted_rows)
-        search.attempt(experiment._provenance.check)
+        search.attempt(experiment._provenance.steps)
         experiment = experiment.with_deleted()  # what is wrong with those counts as well
         search.shared(experiment.shared, multimodal=experiment.is_multimodal)
         for modality in experiment.parts():

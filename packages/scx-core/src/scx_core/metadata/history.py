@@ -7,7 +7,9 @@ u32 and its parameters (JSON), u8 number of checksums of 32 bytes each.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+import numpy as np
 
 VERSION = 1
 CHECKSUM_BYTES = 32
@@ -15,12 +17,23 @@ CHECKSUM_BYTES = 32
 
 @dataclass(frozen=True)
 class Step:
-    """What was done with a file: when, in Unix seconds, by which tool and with which parameters."""
+    """What was done with a file: when, if it is known, by which tool and with which parameters.
 
-    seconds: int
+    `seconds` are those of Unix, `parameters` JSON or "".
+    """
+
+    seconds: int | None
     action: str
     tool: str
     parameters: str
+
+    def told(self) -> dict[str, str | None]:
+        """The step with its time as text, in UTC."""
+        time = None if self.seconds is None else f"{np.datetime64(self.seconds, 's')}Z"
+        return {
+            "time": time,
+            **{key: value for key, value in asdict(self).items() if key != "seconds"},
+        }
 
 
 def read_history(encoded: bytes) -> list[Step]:
