@@ -7,7 +7,7 @@ u32 and its parameters (JSON), u8 number of checksums of 32 bytes each.
 from __future__ import annotations
 
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,7 +32,9 @@ class Step:
         time = None if self.seconds is None else f"{np.datetime64(self.seconds, 's')}Z"
         return {
             "time": time,
-            **{key: value for key, value in asdict(self).items() if key != "seconds"},
+            "action": self.action,
+            "tool": self.tool,
+            "parameters": self.parameters,
         }
 
 
