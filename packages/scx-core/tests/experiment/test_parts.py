@@ -365,11 +365,95 @@ def test_what_is_handed_out_refuses_changes(
         assert str(experiment.uns) == before
 
 
+AXIS_FRAMES = ["e.obs", "e.var", "e.raw.var", "e.parts()[0].var"]
+
+
 @pytest.mark.parametrize(
-    "frame",
-    ["e.obs", "e.var", "e.raw.var", "e.obsm['frame']", "e.uns['frame']", "e.parts()[0].var"],
+    "change",
+    [
+        "f['new'] = 1",
+        "f['n'] = 9",
+        "f['n'] += 1",
+        "f[f.index == 'x'] = 1",
+        "f.n = 9",
+        "f.new = 1",
+        "f.index = list(f.index)",
+        "f.columns = list(f.columns)",
+        "f.attrs = {'a': 1}",
+        "del f['n']",
+        "f.pop('n')",
+        "f.insert(0, 'new', 1)",
+        "f.isetitem(0, 1)",
+        "f.update(f)",
+        "f.loc[f.index[0], 'n'] = 9",
+        "f.loc(axis=0)[f.index[0]] = 9",
+        "f.iloc[0, 0] = 9",
+        "f.at[f.index[0], 'n'] = 9",
+        "f.iat[0, 0] = 9",
+        "f.drop(columns='n', inplace=True)",
+        "f.rename(columns={'n': 'm'}, inplace=True)",
+        "f.set_index('n', inplace=True)",
+        "f.reset_index(inplace=True)",
+        "f.sort_values('n', inplace=True)",
+        "f.fillna(0, inplace=True)",
+        "f.where(f == f, inplace=True)",
+        "f.eval('m = n', inplace=True)",
+        "f.dropna(axis=0, how='any', inplace=True)",
+    ],
 )
-def test_frames_are_copies_which_pandas_says(everything: Path, frame: str) -> None:
+def test_obs_and_var_refuse_changes(everything: Path, change: str) -> None:
+    with scx_core.open(everything) as experiment:
+        for frame in AXIS_FRAMES:
+            names = {"e": experiment}
+            wanted = eval(frame, names).copy()
+            for statement in (change.replace("f[", f"{frame}[").replace("f.", f"{frame}."), change):
+                names["f"] = eval(frame, names)
+                # what "+=" does to the column is refused already, in some versions of pandas
+                kinds = (TypeError, ValueError) if "+=" in change else TypeError
+                with pytest.raises(kinds, match=r"read-only|of an open file cannot be changed"):
+                    exec(statement, names)
+                pd.testing.assert_frame_equal(eval(frame, names), wanted)
+                pd.testing.assert_frame_equal(wanted, names["f"])
+
+
+@pytest.mark.parametrize(
+    "derived",
+    [
+        "f.copy()",
+        "f.assign(m=1)",
+        "f[f['n'] > -9].copy()",
+        "f.iloc[:2].copy()",
+        "f.reset_index()",
+        "f.sort_values('n')",
+        "f.drop(columns='n')",
+        "f.eval('m = n')",
+        "pd.concat([f, f])",
+        "pd.DataFrame(f)",
+        "copy.copy(f)",
+        "copy.deepcopy(f)",
+        "pickle.loads(pickle.dumps(f))",
+    ],
+)
+def test_what_is_made_of_obs_and_var_is_plain(everything: Path, derived: str) -> None:
+    with scx_core.open(everything) as experiment:
+        names = {"f": experiment.obs, "pd": pd, "copy": copy, "pickle": pickle}
+        made = eval(derived, names)
+        assert type(made) is pd.DataFrame
+        made["new"] = 1
+        made.index.name = "renamed"
+        assert "new" not in experiment.obs and experiment.obs.index.name is None
+
+
+@pytest.mark.parametrize(
+    "values", ["f.index.values", "f.columns.values", "f['kind'].cat.categories.values"]
+)
+def test_names_and_labels_are_read_only(everything: Path, values: str) -> None:
+    with scx_core.open(everything) as experiment, pytest.raises(ValueError, match="read-only"):
+        eval(values, {"f": experiment.obs})[0] = "x"
+
+
+@pytest.mark.parametrize("frame", ["e.obsm['frame']", "e.uns['frame']", "e.uns.get('frame')"])
+def test_other_frames_are_copies_which_pandas_says(everything: Path, frame: str) -> None:
     with scx_core.open(everything) as experiment:
         names = {"e": experiment}
         wanted = eval(frame, names).copy()
@@ -385,6 +469,9 @@ def test_frames_are_copies_which_pandas_says(everything: Path, frame: str) -> No
         with contextlib.suppress(ValueError):
             own["n"].array[0] = 9
         own.drop(columns="n", inplace=True)
+        for _, value in experiment.uns.items():
+            if isinstance(value, pd.DataFrame):
+                value["new"] = 1
         pd.testing.assert_frame_equal(eval(frame, names), wanted)
         assert type(own) is pd.DataFrame
 

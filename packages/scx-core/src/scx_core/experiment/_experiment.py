@@ -18,7 +18,7 @@ from scx_core.experiment._matrix_view import MatrixView
 from scx_core.experiment._modality import Modality, declare_columns
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
-from scx_core.experiment._read_only import handed_out, kept, locked
+from scx_core.experiment._read_only import kept, locked, read_only_frame
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shared import SharedParts
 from scx_core.experiment._shown_rows import ShownRows
@@ -36,10 +36,10 @@ class Experiment(Conversions, Closing):
 
     Opening reads the catalog alone. `obs`, `var`, `uns` and the entries of `obsm`, `varm`, `obsp`
     and `varp` are decoded when they are first asked for, and kept. Nothing that is assigned
-    reaches the file: arrays are read-only and raise ValueError, `uns` and the mappings raise
-    TypeError, properties AttributeError. `to_anndata()` gives objects of your own. Rows of `X`,
-    `layers` and `raw.X` are decoded on every call. Threads may share an experiment; pickling keeps
-    the path alone.
+    reaches the file: arrays are read-only and raise ValueError, `obs`, `var`, `uns` and the
+    mappings raise TypeError, properties AttributeError. `to_anndata()` gives objects of your own.
+    Rows of `X`, `layers` and `raw.X` are decoded on every call. Threads may share an experiment;
+    pickling keeps the path alone.
 
     Cells that `mark_deleted` has marked are left out of every part, and the others are numbered
     without gaps, so that obs, X and the rest fit together: `live_rows` holds the file's row of
@@ -213,14 +213,11 @@ class Experiment(Conversions, Closing):
 
     @property
     def obs(self) -> pd.DataFrame:
-        """What is known of the cells, as a frame of its own each time.
+        """What is known of the cells, as a frame that refuses changes with a TypeError.
 
-        It shares its values with the frames before and after, which is why they are read-only. A
-        column that is added to it is in that frame alone: `obs = experiment.obs`, then
-        `obs["x"] = ...`. pandas warns of chained assignment where `experiment.obs["x"] = ...` is
-        lost. `experiment.obs.copy()` can be changed at will.
+        `experiment.obs.copy()` can be changed at will.
         """
-        return handed_out(self._obs)
+        return read_only_frame(self._obs)
 
     @kept
     def _obs(self) -> pd.DataFrame:
@@ -230,9 +227,9 @@ class Experiment(Conversions, Closing):
     def var(self) -> pd.DataFrame:
         """What is known of the genes; in a multimodal file, of those of all modalities.
 
-        A frame of its own each time, as `obs` is.
+        It refuses changes, as `obs` does.
         """
-        return handed_out(self._var) if self.is_multimodal else self._only.var
+        return read_only_frame(self._var) if self.is_multimodal else self._only.var
 
     @kept
     def _var(self) -> pd.DataFrame:

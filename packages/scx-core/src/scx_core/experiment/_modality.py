@@ -17,7 +17,7 @@ from scx_core.experiment._matrices import Names, layer_names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
 from scx_core.experiment._provenance import Provenance
 from scx_core.experiment._raw import RawView
-from scx_core.experiment._read_only import handed_out, kept, locked
+from scx_core.experiment._read_only import kept, locked, read_only_frame
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows, pick_frame
 from scx_core.metadata import column_names, decode_embedding, decode_uns
@@ -106,8 +106,8 @@ class Modality:
 
     @property
     def obs(self) -> pd.DataFrame | Any:
-        """The modality's own obs, a copy each time; None where it has only the file's."""
-        return handed_out(self._obs)
+        """The modality's own obs, read-only; None where it has only the file's."""
+        return read_only_frame(self._obs)
 
     @kept
     def _obs(self) -> pd.DataFrame | None:
@@ -115,8 +115,8 @@ class Modality:
 
     @property
     def var(self) -> pd.DataFrame:
-        """Genes and what is known of them; a copy each time, see `Experiment.obs`."""
-        return handed_out(self._var)
+        """Genes and what is known of them; read-only, see `Experiment.obs`."""
+        return read_only_frame(self._var)
 
     @kept
     def _var(self) -> pd.DataFrame:

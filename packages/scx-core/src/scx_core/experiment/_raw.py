@@ -14,7 +14,7 @@ from scx_core.experiment._components import component_loaders
 from scx_core.experiment._lazy_mapping import LazyMapping
 from scx_core.experiment._matrices import Names, open_matrix
 from scx_core.experiment._matrix_view import Address, MatrixView
-from scx_core.experiment._read_only import handed_out, kept, locked
+from scx_core.experiment._read_only import kept, locked, read_only_frame
 from scx_core.experiment._sections import Sections
 from scx_core.experiment._shown_rows import ShownRows
 
@@ -54,8 +54,8 @@ class RawView:
 
     @property
     def var(self) -> pd.DataFrame:
-        """Genes and what is known of them; a copy each time, see `Experiment.obs`."""
-        return handed_out(self._var)
+        """Genes and what is known of them; read-only, see `Experiment.obs`."""
+        return read_only_frame(self._var)
 
     @kept
     def _var(self) -> pd.DataFrame:

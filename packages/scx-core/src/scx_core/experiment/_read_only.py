@@ -2,12 +2,14 @@
 
 Nothing that is assigned can reach the file. A part is decoded once and kept, with arrays that are
 read-only. Frames and sparse matrices are handed out as a new object each time, which shares these
-arrays: columns may be added to such a copy, and pandas warns where the copy has no name.
+arrays. obs and var refuse all changes. Frames in obsm and uns are plain, since anndata writes no
+others: columns may be added to such a copy, and pandas warns where the copy has no name.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -48,6 +50,15 @@ def locked(value: Value) -> Value:
     return result  # type: ignore[no-any-return]
 
 
+def read_only_frame(frame: Value) -> Value:
+    """A locked obs or var as it is given away; None where there is none."""
+    if frame is None:
+        return frame
+    from scx_core.experiment._read_only_frame import ReadOnlyFrame
+
+    return ReadOnlyFrame.of(frame)  # type: ignore[arg-type,return-value]
+
+
 def handed_out(value: Value) -> Value:
     """A locked value as it is given away."""
     result: Any = value
@@ -64,12 +75,21 @@ def handed_out(value: Value) -> Value:
 
 def _lock_columns(frame: pd.DataFrame | pd.Series) -> None:
     # With copy-on-write pandas copies what is shared before it writes, without it it does not.
+    indexes = [frame.index, getattr(frame, "columns", None)]
     for values in frame._mgr.arrays:
-        # a plain array, that of categories, or those of numbers with gaps
-        parts = [getattr(values, name, None) for name in ("_ndarray", "_data", "_mask")]
-        for array in (values, *parts):
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
+        _lock_array(values)
+        indexes.append(getattr(values, "categories", None))
+    for index in indexes:
+        if index is not None:
+            _lock_array(index.values)
+
+
+def _lock_array(values: Any) -> None:
+    # a plain array, that of categories, or those of numbers with gaps
+    parts = [getattr(values, name, None) for name in ("_ndarray", "_data", "_mask")]
+    for array in (values, *parts):
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
 
 
 def _refuse(self: object, *arguments: object, **named: object) -> NoReturn:
@@ -84,6 +104,11 @@ class ReadOnlyDict(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         return handed_out(super().__getitem__(key))
+
+    # those of dict give what is kept itself
+    get = Mapping.get  # type: ignore[assignment]
+    items = Mapping.items  # type: ignore[assignment]
+    values = Mapping.values  # type: ignore[assignment]
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
