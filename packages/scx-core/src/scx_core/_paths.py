@@ -32,7 +32,7 @@ def local_path(value: Any, argument: str = "path", *, writing: bool = False) -> 
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
-        raise TypeError(no_path(value, argument))
+        raise TypeError(no_path(value, argument, advise=not writing))
     path = str(path)  # numpy has a str of its own, which shows its type
     if not path:
         raise ValueError(f"{argument}: an empty text names no file")
@@ -59,13 +59,18 @@ def is_address(text: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) is not None and not os.path.exists(text)
 
 
-def no_path(value: Any, argument: str, needed: str = "a str or os.PathLike") -> str:
-    """What is said of a value that is no path; `needed` is what may stand there."""
+def no_path(
+    value: Any, argument: str, needed: str = "a str or os.PathLike", *, advise: bool = True
+) -> str:
+    """What is said of a value that is no path; `needed` is what may stand there.
+
+    `advise` says how to come from an object in memory to a path.
+    """
     kind = type(value).__name__
     text = f"{argument} must be {needed}"
-    if kind in ("AnnData", "MuData"):
+    if kind in ("AnnData", "MuData") and advise:
         return f"{text}, not {kind}: write it to a file first, with scx_core.write(data, path)"
-    if kind == "Experiment":
+    if kind == "Experiment" and advise:
         return f"{text}, not {kind}: the path of an open file is experiment.path"
     several = isinstance(value, Iterable) and not isinstance(value, bytes | os.PathLike)
     one = ", one file" if several and "list" not in needed else ""

@@ -115,6 +115,8 @@ def test_all_that_cannot_be_held_is_left_out_with_a_warning_each(tmp_path: Path)
 def test_a_part_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="no part 'obsm/X_pcs'; did you mean 'obsm/X_pca'"):
         scx_core.write(sample(), tmp_path / "a.scx", skip="obsm/X_pcs")
+    with pytest.raises(KeyError, match="no part 'q'; there are X, layers/counts, obs/code, obs/go"):
+        scx_core.write(sample(), tmp_path / "a.scx", skip="q")
     assert not (tmp_path / "a.scx").exists()
 
 
@@ -208,6 +210,49 @@ def test_a_matrix_that_cannot_be_read_can_be_left_out(
         return
     with pytest.warns(scx_core.ScxWarning, match=f"quantum.*{skip} is left out"):
         scx_core.from_h5ad(path, target, skip="unstorable", overwrite=True)
+
+
+@pytest.mark.parametrize("skip", ["layers/bad", "raw", "X"])
+@pytest.mark.parametrize("modality", ["", "rna"])
+def test_a_matrix_of_values_that_cannot_be_held_can_be_left_out(
+    tmp_path: Path, skip: str, modality: str
+) -> None:
+    whole, target = sample(), tmp_path / "a.scx"
+    phases = np.full((3, 3), 1j)
+    if skip == "raw":
+        whole.raw = anndata.AnnData(phases, var=whole.var)
+    elif skip == "X":
+        whole.X = phases
+    else:
+        whole.layers["bad"] = phases
+    data: Any = whole
+    if modality:
+        with nothing_pulled():
+            data = mudata.MuData({modality: whole})
+        skip = f"mod/{modality}/{skip}"
+    with pytest.raises(TypeError, match=f"complex128.*convert it.*, with skip='{skip}'$"):
+        scx_core.write(data, target)
+    if skip.endswith("X"):  # which is never left out by itself
+        with pytest.raises(TypeError, match=f"complex128.*, with skip='{skip}'$"):
+            scx_core.write(data, target, skip="unstorable")
+    else:
+        with pytest.warns(scx_core.ScxWarning, match=f"complex128.*; {skip} is left out$"):
+            scx_core.write(data, target, skip="unstorable")
+    scx_core.write(data, target, skip=skip, overwrite=True)
+    with scx_core.open(target) as cells:
+        (part,) = cells.parts()
+        assert (part.X is None) == skip.endswith("X")
+        assert (part.raw is None) == skip.endswith("raw")
+        assert list(part.layers) == ["counts"]
+
+
+def test_columns_whose_names_are_no_text_can_be_left_out(tmp_path: Path) -> None:
+    adata = sample()
+    adata.obs[3] = 1
+    with pytest.raises(TypeError, match="; or leave it out, with skip='obs/3'$"):
+        scx_core.write(adata, tmp_path / "a.scx")
+    scx_core.write(adata, tmp_path / "a.scx", skip="obs/3")
+    assert scx_core.open(tmp_path / "a.scx").obs_keys() == ["good", "code"]
 
 
 def test_an_entry_of_uns_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:

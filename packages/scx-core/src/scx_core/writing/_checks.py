@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from scx_core._value_types import VALUE_TYPES, WIDENED, stored_dtype
 from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
-from scx_core.writing._skipping import part_path, skippable
+from scx_core.writing._skipping import check_dtype, part_path, skippable
 
 CODECS = ("auto", "rowpack", "none")
 SHARD_SIZE_MAX = 2**31 - 1
@@ -141,12 +140,7 @@ def _check_matrix(source: MatrixSource, expected: tuple[int, int], label: str) -
             f"{label} is {source.shape[0]} x {source.shape[1]}, "
             f"but obs and var make it {expected[0]} x {expected[1]}"
         )
-    if stored_dtype(source.dtype) is None:
-        known = ", ".join([*VALUE_TYPES, *WIDENED])
-        raise TypeError(
-            f"{label} has dtype {source.dtype}, which a .scx file cannot hold exactly: "
-            f"convert it to one of {known}"
-        )
+    check_dtype(source, label)
 
 
 def _check_aligned(components: Mapping[str, Any], kind: str, length: int, label: str) -> None:

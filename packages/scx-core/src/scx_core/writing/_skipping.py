@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 from scx_core._errors import NameNotFoundError
 from scx_core._names import did_you_mean
 from scx_core._user_warnings import warn_user
+from scx_core._value_types import VALUE_TYPES, WIDENED, stored_dtype
 from scx_core.metadata import encode_embedding, encode_frame, encode_pairwise
-from scx_core.sources.base import ExperimentContent, ModalityContent
-from scx_core.sources.unreadable import UnknownEncodingError, UnreadableMatrix
+from scx_core.sources.base import ExperimentContent, MatrixSource, ModalityContent
+from scx_core.sources.unreadable import UnknownEncodingError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 UNSTORABLE = "unstorable"
+PARTS_SHOWN = 20
 
 # what is said to be left out: "obsm/airr", and of a modality "mod/rna/obsm/airr"
 COMPONENTS: dict[str, Callable[[Any, int, str], bytes]] = {
@@ -44,6 +46,23 @@ def part_path(label: str) -> str:
     return "/".join(f"{kind.lstrip('.').replace('.', '/')}/{key[1:-1]}" for kind, key in parts)
 
 
+def check_dtype(source: MatrixSource, label: str) -> None:
+    """Raise TypeError where a file cannot hold the values of a matrix, called `label`."""
+    if stored_dtype(source.dtype) is None:
+        known = ", ".join([*VALUE_TYPES, *WIDENED])
+        text = f"{label} has dtype {source.dtype}, which a .scx file cannot hold exactly: "
+        with skippable(_matrix_path(label)):
+            raise TypeError(f"{text}convert it to one of {known}")
+
+
+def _matrix_path(label: str) -> str:
+    """As `part_path`, of a matrix: raw goes with all that belongs to it."""
+    if label.endswith("]"):
+        return part_path(label)
+    last = "raw" if label.endswith("raw.X") else "X"
+    return "/".join(filter(None, [part_path(label), last]))
+
+
 @contextmanager
 def skippable(name: str) -> Iterator[None]:
     """Let errors about a part that cannot be stored or read say how to do without it."""
@@ -63,7 +82,7 @@ def encoded_frame(frame: pd.DataFrame, where: str) -> bytes:
         return encode_frame(frame, where=where)
     except (TypeError, ValueError):
         for column, error in _bad_columns(frame, where):
-            with skippable(part_path(f"{where}[{column!r}]")):
+            with skippable(part_path(f"{where}[{str(column)!r}]")):
                 raise error from None
         raise
 
@@ -105,14 +124,14 @@ class _Skipping:
         n_cells = n_obs if modality.obs is None else len(modality.obs)
         self.components(modality, prefix, n_cells, len(modality.var))
         modality.layers = dict(self.members(modality.layers, f"{prefix}layers"))
+        label = prefix and f"mod[{prefix.split('/')[1]!r}]."
         if self._drops_unstorable:
-            _drop_unreadable(modality)
+            _drop_unstorable(modality, label)
         modality.uns = self.members(modality.uns, f"{prefix}uns")
         if modality.X is not None:
             self._there.add(f"{prefix}X")
             if f"{prefix}X" in self._names:
                 modality.X = None
-        label = prefix and f"mod[{prefix.split('/')[1]!r}]."
         modality.var = self.columns(modality.var, f"{prefix}var", f"{label}var")
         if modality.obs is not None:
             modality.obs = self.columns(modality.obs, f"{prefix}obs", f"{label}obs")
@@ -175,18 +194,27 @@ class _Skipping:
 
     def check_names(self) -> None:
         for name in sorted(self._names - self._there):
-            near = did_you_mean(name, self._there)
+            some = ", ".join(sorted(self._there)[:PARTS_SHOWN])
+            near = did_you_mean(name, self._there) or (some and f"; there are {some}")
             raise NameNotFoundError(f"skip: there is no part {name!r}{near}")
 
 
-def _drop_unreadable(modality: ModalityContent) -> None:
+def _drop_unstorable(modality: ModalityContent, label: str) -> None:
+    """Take out layers and raw that cannot be read or held; X is not left out by itself."""
     for key, layer in list(modality.layers.items()):
-        if isinstance(layer, UnreadableMatrix):
-            warn_user(f"{layer.error}; {layer.name} is left out")
+        if _is_unstorable(layer, f"{label}layers[{key!r}]"):
             del modality.layers[key]
-    if isinstance(modality.raw_X, UnreadableMatrix):
-        warn_user(f"{modality.raw_X.error}; {modality.raw_X.name} is left out")
+    if modality.raw_X is not None and _is_unstorable(modality.raw_X, f"{label}raw.X"):
         modality.raw_X, modality.raw_var, modality.raw_varm = None, None, {}
+
+
+def _is_unstorable(source: MatrixSource, label: str) -> bool:
+    try:
+        check_dtype(source, label)
+    except (TypeError, ValueError) as error:
+        warn_user(f"{error.__cause__ or error}; {_matrix_path(label)} is left out")
+        return True
+    return False
 
 
 class _Without(Mapping[str, Any]):
