@@ -131,7 +131,11 @@ def test_a_folder_of_matrix_market_files_takes_the_output(tmp_path: Path) -> Non
 
 
 def test_outputs_that_name_no_file(adata: ad.AnnData, sources: Path, tmp_path: Path) -> None:
-    for out, words in [("", "an empty text names no file"), ("new/", "new/ names a folder")]:
+    for out, words in [
+        ("", "an empty text names no file"),
+        ("new/", "new/ is a folder"),
+        (".", "is a folder"),
+    ]:
         for write in (
             lambda out: scx_core.from_anndata(adata, out),
             lambda out: scx_core.from_h5ad(sources / "a.h5ad", out),

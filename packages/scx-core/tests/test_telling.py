@@ -129,3 +129,23 @@ def test_parts_of_an_experiment_show_what_they_hold(tmp_path: Path) -> None:
         assert repr(shared) == f"SharedParts of '{path}'\n    obs: 'score'\n    obsm: 'X_pca'"
     assert repr(parts) == f"[The only modality of '{path}' (closed)]"
     assert repr(shared) == f"SharedParts of '{path}' (closed)"
+
+
+@pytest.mark.parametrize("name", ["plain", "zellen für später", "long" * 40, "a\\b", "it's"])
+def test_paths_stand_once_in_messages_and_as_they_are(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(FileNotFoundError) as told:
+        scx_core.open(path)
+    assert told.value.strerror == "cannot open: no such file or folder"
+    assert told.value.filename == str(path)
+    with pytest.raises(ValueError, match="is a folder, not a file") as refused:
+        scx_core.write(anndata.AnnData(np.eye(2)), tmp_path)
+    assert str(refused.value).count(str(tmp_path)) == 1
+    path.write_bytes(b"no scx")
+    with pytest.raises(scx_core.CorruptFileError) as damaged:
+        scx_core.open(path)
+    assert str(damaged.value).startswith(f"{path}: not an .scx file")
+    scx_core.write(anndata.AnnData(np.eye(2)), path, overwrite=True)
+    with scx_core.open(path) as experiment:
+        for shown in (repr(experiment), repr(experiment.file), repr(experiment.shared)):
+            assert f"'{path}'" in shown

@@ -5,6 +5,7 @@ const errors = @import("../errors.zig");
 
 /// A quarter of a message even when every byte is written as four.
 const name_bytes_max = 64;
+/// _errors.py knows it, which takes paths out of messages again.
 const path_bytes_max = 128;
 
 const Quoted = struct {

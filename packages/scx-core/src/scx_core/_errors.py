@@ -75,6 +75,9 @@ class Failure:
 HDF5_SHOWN = r"'\x89HDF'"
 """The first bytes of an HDF5 file, as messages show them."""
 
+# path_bytes_max of quoted.zig
+PATH_BYTES_SHOWN = 128
+
 # the numbers of scx.h
 BAD_ARGUMENT = 1
 OUT_OF_RANGE = 2
@@ -141,10 +144,21 @@ def _without_repeats(failure: Failure, path: str | None) -> Failure:
     """The failure with a message that leaves out what the exception itself will say."""
     message = re.sub(r" \(errno \d+\)$", "", failure.message)
     if path is not None:
-        message = message.removeprefix(f"'{path}' ").replace(f" '{path}'", "", 1)
+        shown = _as_the_library_shows(path)
+        message = message.removeprefix(f"{shown} ").replace(f" {shown}", "", 1)
     if message.startswith("not an .scx file") and HDF5_SHOWN in message:
         message += (
             ", as HDF5 does: convert it first, with scx_core.from_h5ad, from_h5mu or from_10x, or "
             "`scx convert`"
         )
     return replace(failure, message=message)
+
+
+def _as_the_library_shows(path: str) -> str:
+    """A path in its messages, which are ASCII without backslashes and have room for so much."""
+    raw = os.fsencode(path)
+    text = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte != ord("\\") else f"\\x{byte:02x}"
+        for byte in raw[:PATH_BYTES_SHOWN]
+    )
+    return f"'{text}...'" if len(raw) > PATH_BYTES_SHOWN else f"'{text}'"

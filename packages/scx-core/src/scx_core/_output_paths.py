@@ -50,9 +50,10 @@ def check_output(
     ValueError
         The message names the output, and the input or the suffix; or `out` names a folder.
     """
-    refuse_inputs(out, *inputs)
-    if os.fspath(out).endswith(SLASHES):
-        raise ValueError(f"{os.fspath(out)} names a folder: name the {suffix} file to write")
+    text = local_path(out, writing=True)
+    if text.endswith(SLASHES) or os.path.isdir(text):
+        raise ValueError(f"{text} is a folder, not a file: name the {suffix} file in it")
+    refuse_inputs(text, *inputs)
     found = Path(out).suffix.lower()
     if found in KNOWN_SUFFIXES and found not in (suffix, *also):
         raise ValueError(

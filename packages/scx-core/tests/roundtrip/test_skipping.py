@@ -249,7 +249,7 @@ def test_a_matrix_of_values_that_cannot_be_held_can_be_left_out(
 def test_columns_whose_names_are_no_text_can_be_left_out(tmp_path: Path) -> None:
     adata = sample()
     adata.obs[3] = 1
-    with pytest.raises(TypeError, match="; or leave it out, with skip='obs/3'$"):
+    with pytest.raises(TypeError, match=r"; or leave it out, with skip='obs/3'$"):
         scx_core.write(adata, tmp_path / "a.scx")
     scx_core.write(adata, tmp_path / "a.scx", skip="obs/3")
     assert scx_core.open(tmp_path / "a.scx").obs_keys() == ["good", "code"]

@@ -95,6 +95,6 @@ def _opened_kind(path: Path, faults: Faults) -> Iterator[Any]:
         with zarr_content(path) as content:
             yield content
     else:
-        what = f"{str(path)!r} looks like {DESCRIPTIONS[kind]}"
+        what = f"'{path}' looks like {DESCRIPTIONS[kind]}"
         faults.add_type("data", what, MENDS.get(kind, TAKEN))
         faults.raise_any()

@@ -320,7 +320,7 @@ class FileReader(Closing):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.info.n_sections} sections"
-        return f"FileReader({self.path!r}, {state})"
+        return f"FileReader('{self.path}', {state})"
 
     def _section_struct(self, index: int) -> CData:
         struct = binding.new_struct("scx_section_info")

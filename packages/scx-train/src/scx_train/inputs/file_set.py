@@ -230,7 +230,7 @@ def source_of_each(value: Any, paths: Sequence[str]) -> tuple[str, ...]:
         for path, key in given.items():
             if path not in known:
                 raise NameNotFoundError(
-                    f"source has an entry for {os.fspath(key)!r}, which is none of the files"
+                    f"source has an entry for '{os.fspath(key)}', which is none of the files"
                 )
         return tuple(
             text(value[given[path]] if path in given else "X", "a source") for path in known

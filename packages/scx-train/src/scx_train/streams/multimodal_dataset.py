@@ -329,7 +329,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
             of = "" if has_all else f" of {n_genes}"
             matrix = "" if self._sources[name] == "X" else f"[{self._sources[name]}]"
             parts.append(f"{name}{matrix} {widths[name]}{of} genes")
-        return f"{self._path!r}: {self.n_obs} cells × ({', '.join(parts)})"
+        return f"'{self._path}': {self.n_obs} cells × ({', '.join(parts)})"
 
     def _open_cells(self) -> Modalities | ModalitySet:
         return self._files.open()

@@ -65,4 +65,4 @@ class OneMatrix:
             genes = f"{self.n_output_genes} of {n_genes} genes"
         parts = [self._modality, None if self._source_label == "X" else self._source_label]
         where = "".join(f"[{part}]" for part in parts if part is not None)
-        return f"{path!r}{where}: {n_obs} cells × {genes}"
+        return f"'{path}'{where}: {n_obs} cells × {genes}"
