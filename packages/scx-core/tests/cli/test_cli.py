@@ -318,7 +318,7 @@ def test_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["nnz"] == sample().X.nnz
     assert told["modalities"] == []
     made_by = f"scx-core {scx_core.__version__}"
-    assert told["history"] == [
+    assert told["provenance"] == [
         {"time": None, "action": "anndata", "tool": made_by, "parameters": ""}
     ]
     with scx_core.open(path) as experiment:

@@ -236,10 +236,10 @@ def test_no_matrix_needs_the_provenance_of_another_writer(
         np.testing.assert_array_equal(experiment.to_anndata().X.toarray(), wanted)
         found = experiment.find_damage(deep=True)
         if damage is None:
-            assert experiment.history() == (TOLD_HISTORY if provenance == GOOD_HISTORY else [])
+            assert experiment.provenance() == (TOLD_HISTORY if provenance == GOOD_HISTORY else [])
         else:
             with pytest.raises(scx_core.CorruptFileError, match=damage):
-                experiment.history()
+                experiment.provenance()
     if damage is None:
         assert found == []
     else:

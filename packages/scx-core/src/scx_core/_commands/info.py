@@ -48,15 +48,15 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             for part in experiment.parts()
             if part.name
         ],
-        "history": _history(experiment),
+        "provenance": _provenance(experiment),
         "matrices": list(_matrices(experiment, sections)),
         "sections": sections,
     }
 
 
-def _history(experiment: Experiment) -> list[dict[str, str | None]]:
+def _provenance(experiment: Experiment) -> list[dict[str, str | None]]:
     try:
-        return experiment.history()
+        return experiment.provenance()
     except CorruptFileError:  # nothing else needs it; `scx validate` tells
         return []
 
@@ -143,8 +143,12 @@ def in_lines(described: dict[str, Any]) -> list[str]:
     if others:
         lines += ["", *_table(list(others[0]), others)]
     steps = [
-        {key: value for key, value in step.items() if any(one[key] for one in described["history"])}
-        for step in described["history"]
+        {
+            key: value
+            for key, value in step.items()
+            if any(one[key] for one in described["provenance"])
+        }
+        for step in described["provenance"]
     ]
     if steps:
         lines += ["", *_table(list(steps[0]), steps)]

@@ -127,7 +127,7 @@ class Experiment(Conversions, Closing):
         """
         return section_list(self._file)
 
-    def history(self) -> list[dict[str, str | None]]:
+    def provenance(self) -> list[dict[str, str | None]]:
         """By which steps the file was made, as far as it tells, the first one first.
 
         Returns
