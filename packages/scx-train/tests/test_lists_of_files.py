@@ -300,5 +300,5 @@ def test_folders_and_patterns_without_files(tmp_path: Path, paths: list[Path]) -
     with pytest.raises(TypeError, match=r"for one file pass \[path\]"):
         SparseCellSetDataset(paths[0])
     for nothing in ("", [""]):
-        with pytest.raises(ValueError, match="the path is empty"):
+        with pytest.raises(ValueError, match="an empty text names no file"):
             TrainingDataset(nothing)

@@ -18,20 +18,14 @@ class ScxWarning(UserWarning):
     """Something about the data that was written, or read, that its owner should know."""
 
 
-def warn_user(
-    message: str, category: type[UserWarning] = ScxWarning, *, stacklevel: int = 1
-) -> None:
-    """Warn of something, at the nearest line that is the user's own.
-
-    Work begins in several public functions, at different depths. `stacklevel` is how many frames
-    up from this one that line lies at least.
-    """
+def warn_user(message: str, category: type[UserWarning] = ScxWarning) -> None:
+    """Warn of something, at the nearest line that is the user's own."""
     level = 1
     frame = sys._getframe(0)
     while frame.f_back is not None and _is_skipped(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, category, stacklevel=max(level, stacklevel))
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_skipped(module: str) -> bool:

@@ -170,12 +170,11 @@ def listed(value: Any, argument: str, *, example: Sequence[str]) -> None:
 
 
 def gene_panel(
-    value: Any, *, n_vars: int, stacklevel: int, argument: str = "hvg_indices"
+    value: Any, *, n_vars: int, argument: str = "hvg_indices"
 ) -> npt.NDArray[np.uint32] | None:
     """Columns to keep, ascending and distinct; None for all.
 
-    Warns with a UserWarning, `stacklevel` frames up, when the order or the width of the batches is
-    not that of `value`.
+    Warns with a UserWarning when the order or the width of the batches is not that of `value`.
 
     Raises
     ------
@@ -206,7 +205,7 @@ def gene_panel(
     panel = np.unique(given).astype(np.uint32)
     if len(panel) != given.size or not np.array_equal(panel, given):
         message = _panel_warning(given.size, len(panel), argument)
-        warn(message, stacklevel=stacklevel)
+        warn(message)
     return panel
 
 

@@ -11,13 +11,10 @@ from scx_core._user_warnings import warn_user
 _told: ContextVar[bool] = ContextVar("told", default=False)
 
 
-def warn(message: str, *, stacklevel: int) -> None:
-    """Warn with a UserWarning at the user's line, unless `told_before`.
-
-    That line is `stacklevel` frames up from the caller, or above where that is still ours.
-    """
+def warn(message: str) -> None:
+    """Warn with a UserWarning at the user's line, unless `told_before`."""
     if not _told.get():
-        warn_user(message, UserWarning, stacklevel=stacklevel + 2)
+        warn_user(message, UserWarning)
 
 
 def is_told() -> bool:

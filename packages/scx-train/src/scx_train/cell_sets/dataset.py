@@ -170,7 +170,6 @@ class SparseCellSetDataset(TerminalDataset):
             warn(
                 "scatter_block_index=True has no effect: no shard of the files is cut into groups "
                 "of rows, and each row is decoded on its own",
-                stacklevel=2,
             )
         normalizes = normalize is not None and arguments.flag(normalize, "normalize")
         logs = log1p is not None and arguments.flag(log1p, "log1p")
@@ -182,7 +181,6 @@ class SparseCellSetDataset(TerminalDataset):
             selections,
             limit=self._reader_limit,
             unless_counts=unless_counts,
-            stacklevel=3,
         )
         manifest = readers.manifest
         self._content = hashlib.blake2b(b"".join(manifest.contents)).digest()

@@ -79,7 +79,7 @@ class Selection:
     source: str = "X"
     modality: str | None = None
 
-    def open(self, path: str, *, stacklevel: int = 0) -> Reader:
+    def open(self, path: str, *, warns: bool = False) -> Reader:
         """Open a file; raises and warns as `open_source` does."""
         if self.source == "X" and self.modality is None:
             reader = _open_plain(path)
@@ -89,7 +89,7 @@ class Selection:
             path,
             source=self.source,
             modality=self.modality,
-            stacklevel=stacklevel + 1 if stacklevel else 0,
+            warns=warns,
         )
         return Reader(
             path=opened.path,
@@ -206,8 +206,6 @@ class Readers:
         How many stay open; None for all.
     unless_counts
         What to say in a warning about the first file whose values are no counts; None for none.
-    stacklevel
-        Where warnings point: this one, and that about the choice of a modality; 0 for none of that.
     """
 
     def __init__(
@@ -217,7 +215,6 @@ class Readers:
         *,
         limit: int | None,
         unless_counts: str | None = None,
-        stacklevel: int,
     ) -> None:
         self._selections = selections
         self._limit = len(paths) if limit is None else limit
@@ -238,7 +235,7 @@ class Readers:
         for file_id, (path, selection) in enumerate(zip(paths, selections, strict=True)):
             reader = None
             with faults.kept():
-                reader = selection.open(path, stacklevel=stacklevel + 1 if stacklevel else 0)
+                reader = selection.open(path, warns=True)
             if reader is None:
                 continue
             columns["rows"].append(reader.n_rows)
@@ -251,9 +248,7 @@ class Readers:
                 cells[file_id] = reader.cells
             if len(reader.deleted):
                 deleted[file_id] = reader.deleted
-            if unless_counts is not None and warn_unless_counts(
-                [reader], unless_counts, stacklevel=stacklevel + 1
-            ):
+            if unless_counts is not None and warn_unless_counts([reader], unless_counts):
                 unless_counts = None  # once is enough
             if len(self._open) < self._limit:
                 self._add(file_id, reader)

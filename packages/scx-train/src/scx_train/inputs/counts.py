@@ -54,8 +54,8 @@ class Looked(Protocol):
     def path(self) -> str: ...
 
 
-def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel: int) -> bool:
-    """Warn with a UserWarning, `stacklevel` frames up, when values are negative or no integers.
+def warn_unless_counts(parts: Iterable[Looked], consequence: str) -> bool:
+    """Warn with a UserWarning when values are negative or no integers.
 
     With `CLIPPED` only when they are negative or NaN.
     Looks at `STRETCHES` stretches of `STRETCH_ROWS` rows, spread over the cells of each matrix:
@@ -71,7 +71,6 @@ def warn_unless_counts(parts: Iterable[Looked], consequence: str, *, stacklevel:
             warn(
                 f"{part.title} of {part.path} holds {value:g} in row {row}, so it does not hold "
                 f"counts: {consequence}",
-                stacklevel=stacklevel,
             )
             return True
     return False

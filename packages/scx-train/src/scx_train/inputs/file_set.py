@@ -32,11 +32,11 @@ class GeneOptions:
     gene_key: str | None
     min_known_genes: float
 
-    def join(self, parts: tuple[Source, ...], *, stacklevel: int = 0) -> FileSet:
+    def join(self, parts: tuple[Source, ...], *, warns: bool = False) -> FileSet:
         """These matrices as one; raises as `join_genes`, and names the modality if there is one.
 
-        Warns with a UserWarning, `stacklevel` frames up, of genes that no file has and where few
-        are common to all; 0 is for no warning.
+        With `warns` there is a UserWarning of genes that no file has and where few are common to
+        all.
         """
         lists, faults = GeneLists(), Faults()
         for part in parts:
@@ -55,10 +55,10 @@ class GeneOptions:
                 raise
             raise ValueError(f"modality {parts[0].modality.name!r}: {error}") from None
         message = self._doubt(genes)
-        if message and stacklevel:
+        if message and warns:
             if parts[0].modality is not None:
                 message = f"modality {parts[0].modality.name!r}: {message}"
-            warn(message, stacklevel=stacklevel)
+            warn(message)
         return FileSet(parts, genes)
 
     def _ids(self, part: Source) -> npt.NDArray[np.object_]:
@@ -97,18 +97,17 @@ class FileOptions:
     modality: str | None
     genes: GeneOptions
 
-    def open(self, *, stacklevel: int = 0) -> FileSet:
+    def open(self, *, warns: bool = False) -> FileSet:
         """Open the files; raises and warns as `open_source` and `GeneOptions.join`."""
         modality, parts, faults = self.modality, [], Faults()
-        further = stacklevel + 1 if stacklevel else 0
         for path, source in zip(self.paths, self.sources, strict=True):
             with faults.kept():
-                part = open_source(path, source=source, modality=modality, stacklevel=further)
+                part = open_source(path, source=source, modality=modality, warns=warns)
                 parts.append(part)
                 # Where it was chosen for the user, he has been told so once.
                 modality = None if part.modality is None else part.modality.name
         faults.raise_kept()
-        return self.genes.join(tuple(parts), stacklevel=further)
+        return self.genes.join(tuple(parts), warns=warns)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class ModalityOptions:
     sources: Callable[[str], tuple[str, ...]]
     genes: Callable[[str], GeneOptions]
 
-    def open(self, *, stacklevel: int = 0) -> Modalities | ModalitySet:
+    def open(self, *, warns: bool = False) -> Modalities | ModalitySet:
         """Open the file or files; warns as `GeneOptions.join`.
 
         Raises
@@ -94,12 +94,10 @@ class ModalityOptions:
                     part = _as_in_first(part, parts[0])
                 parts.append(part)
         faults.raise_kept()
-        sources = {}
-        for name in parts[0].sources:  # no comprehension: warnings count frames
-            matrices = tuple(part.sources[name] for part in parts)
-            sources[name] = self.genes(name).join(
-                matrices, stacklevel=stacklevel + 1 if stacklevel else 0
-            )
+        sources = {
+            name: self.genes(name).join(tuple(part.sources[name] for part in parts), warns=warns)
+            for name in parts[0].sources
+        }
         return ModalitySet(tuple(parts), sources)
 
     def _source(self, place: int, name: str) -> str:

@@ -204,12 +204,11 @@ def open_source(
     *,
     source: str = "X",
     modality: str | None = None,
-    stacklevel: int = 0,
+    warns: bool = False,
 ) -> Source:
     """Open the file of a data set.
 
-    Warns with a UserWarning, `stacklevel` frames up, when a modality has to be chosen for the user;
-    0 is for no warning.
+    With `warns` there is a UserWarning when a modality has to be chosen for the user.
 
     Raises
     ------
@@ -223,7 +222,7 @@ def open_source(
         It cannot be opened.
     """
     experiment = open_with_all_rows(path)
-    part = _modality(experiment, modality, stacklevel + 1 if stacklevel else 0)
+    part = _modality(experiment, modality, warns=warns)
     return source_of(experiment, part, source)
 
 
@@ -283,17 +282,16 @@ class _Address:
     shard_name: Callable[[int], str]
 
 
-def _modality(experiment: Experiment, name: str | None, stacklevel: int) -> Modality | None:
+def _modality(experiment: Experiment, name: str | None, *, warns: bool) -> Modality | None:
     if not experiment.is_multimodal:
         return None
     if name is not None:
         return experiment.modality(name)
     names = sorted(experiment.modality_names)
-    if stacklevel:
+    if warns:
         warn(
             f"{experiment.path} is multimodal, and no modality was named: {names[0]!r} is read, "
             f"the first of {', '.join(names)}; pass modality={names[0]!r} to say so",
-            stacklevel=stacklevel,
         )
     return experiment.modality(names[0])
 

@@ -364,14 +364,14 @@ class ScxDataModule(FilesOfModule, ScviModule, LightningDataModule):  # type: ig
     def _read_columns(self) -> None:
         with told_before():
             source = self._opened()
-        self._columns = ColumnsOfModule.read(source, self._cells, self._setup, stacklevel=3)
+        self._columns = ColumnsOfModule.read(source, self._cells, self._setup)
         self._add_columns = ScviColumns(self._columns)
         batch_by = self._options.get("batch_by")
         if batch_by is not None and self._merges_tails:
             column = source.obs_columns((batch_by,))[batch_by]
             message = of_single_cells(column, self.train_idx, batch_by)
             if message:
-                warn(message, stacklevel=3)
+                warn(message)
 
     def _labeled(self, rows: Rows) -> Rows:
         """Those of these cells that have a label."""

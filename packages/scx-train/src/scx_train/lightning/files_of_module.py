@@ -138,7 +138,6 @@ class FilesOfModule(FilePlaces):
         warn(
             f"{least.path} has {least.n_measured} of the {n_genes} genes of the model of the "
             f"registry{more}: results may be poor, since the others are zeros",
-            stacklevel=3,
         )
 
     def _file_options(self) -> dict[str, Any]:

@@ -123,7 +123,6 @@ class TrainingLoader(DataLoader):  # type: ignore[misc]
             warn(
                 f"the checkpoint was saved after {batch} batches of epoch {epoch}, which is begun "
                 f"again: {error}",
-                stacklevel=2,
             )
 
     def _take_over_at(self, now: int) -> None:

@@ -172,9 +172,7 @@ class ColumnsOfModule:
     size_factor: Floats | None
 
     @classmethod
-    def read(
-        cls, source: Source | FileSet, rows: Rows, setup: ScviSetup, *, stacklevel: int
-    ) -> ColumnsOfModule:
+    def read(cls, source: Source | FileSet, rows: Rows, setup: ScviSetup) -> ColumnsOfModule:
         """Read the columns, in the codes of the trained model where there is one.
 
         Raises
@@ -201,7 +199,6 @@ class ColumnsOfModule:
             warn(
                 f"there is no obs column {labels_key!r}: all cells are taken for "
                 f"{setup.unlabeled_category!r}",
-                stacklevel=stacklevel + 1,
             )
             keys["labels"] = None
         named = [key for key in (*keys.values(), *setup.categorical, *setup.continuous) if key]

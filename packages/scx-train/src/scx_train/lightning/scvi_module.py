@@ -121,7 +121,6 @@ class ScviModule:
                 f"load of scvi-tools 1.4 forgets {' and '.join(k for k in lost if lost[k])} and so "
                 "gives other values without a word: load the model by "
                 "scx_train.lightning.load_model",
-                stacklevel=2,
             )
         return self._saved
 

@@ -178,15 +178,14 @@ class IndexPlanDataset(OneMatrix, TerminalDataset):
             warn(
                 "scatter_block_index=True has no effect: no shard of the file is cut into groups "
                 "of rows, and each row is decoded on its own",
-                stacklevel=2,
             )
         opened = open_source(
-            path, source=arguments.text(source, "source"), modality=modality, stacklevel=3
+            path, source=arguments.text(source, "source"), modality=modality, warns=True
         )
         self._keep_matrix(
             n_vars=opened.n_vars,
-            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3),
-            transform=transform.fitted(opened, stacklevel=2),
+            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars),
+            transform=transform.fitted(opened),
             modality=None if opened.modality is None else opened.modality.name,
             source=opened.label,
         )

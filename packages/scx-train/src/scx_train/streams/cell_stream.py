@@ -59,8 +59,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
         What the batches of each matrix take.
     metadata_bytes
         What the class below keeps of each cell.
-    stacklevel
-        How far up the caller stands whom a warning about too little memory concerns.
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
         *,
         matrices: tuple[MatrixDemand, ...],
         metadata_bytes: int = 0,
-        stacklevel: int,
     ) -> None:
         self._home = HomeProcess()
         self._options = options
@@ -95,7 +92,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
             warn(
                 f"max_memory_mb={self._budget.limit_mb} is too little: at the smallest settings "
                 f"{self._budget.demand.total_bytes / 2**20:.0f} MB are needed",
-                stacklevel=stacklevel + 1,
             )
         elif self._batch_size < options.batch_size:
             warn(
@@ -103,7 +99,6 @@ class CellStream(FilePlaces, Closing, Generic[CellsT, BatchT]):
                 f"{options.batch_size}, whose batches do not fit into max_memory_mb="
                 f"{self._budget.limit_mb}: raise it, or pass this batch_size to say that it is "
                 "meant",
-                stacklevel=stacklevel + 1,
             )
         # Reentrant: a garbage collection under it may end an epoch.
         self._lock = threading.RLock()

@@ -222,7 +222,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
             of_genes=of_genes,
             allow_repeated_files=allow_repeated_files,
         )
-        opened = self._files.open(stacklevel=3)
+        opened = self._files.open(warns=True)
         self._names = tuple(opened.sources)
         for of in (of_source, of_panel, *of_transform.values(), *of_genes.values()):
             of.check(self._names)
@@ -234,14 +234,13 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         self._n_vars = {name: source.n_vars for name, source in opened.sources.items()}
         self._panels = {}
         self._transforms = {}
-        for name, each in opened.sources.items():  # no comprehension: warnings count frames
+        for name, each in opened.sources.items():
             self._panels[name] = arguments.gene_panel(
                 of_panel(name),
                 n_vars=each.n_vars,
                 argument=f"hvg_indices[{name!r}]",
-                stacklevel=3,
             )
-            self._transforms[name] = transforms[name].fitted(each, stacklevel=2)
+            self._transforms[name] = transforms[name].fitted(each)
         self._sources = {name: each.label for name, each in opened.sources.items()}
         self._measured = opened.measured
         self._genes = {
@@ -256,9 +255,7 @@ class MultimodalTrainingDataset(CellStream[Modalities | ModalitySet, MultimodalB
         metadata_bytes = sum(mask.nbytes for mask in self._measured.values())
         if isinstance(opened, ModalitySet):
             metadata_bytes += opened.metadata_bytes
-        super().__init__(
-            opened, options, matrices=demands, metadata_bytes=metadata_bytes, stacklevel=2
-        )
+        super().__init__(opened, options, matrices=demands, metadata_bytes=metadata_bytes)
 
     @property
     def modalities(self) -> list[str]:

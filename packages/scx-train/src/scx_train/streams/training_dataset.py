@@ -296,14 +296,14 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
         opened: Source | FileSet
         if isinstance(paths, str):
             matrix = arguments.text(source, "source")
-            opened = open_source(paths, source=matrix, modality=modality, stacklevel=3)
+            opened = open_source(paths, source=matrix, modality=modality, warns=True)
         else:
             assert self._files is not None
-            opened = self._files.open(stacklevel=3)
+            opened = self._files.open(warns=True)
         self._keep_matrix(
             n_vars=opened.n_vars,
-            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars, stacklevel=3),
-            transform=transform.fitted(opened, stacklevel=2),
+            panel=arguments.gene_panel(hvg_indices, n_vars=opened.n_vars),
+            transform=transform.fitted(opened),
             modality=None if opened.modality is None else opened.modality.name,
             source=opened.label,
         )
@@ -315,7 +315,6 @@ class TrainingDataset(OneMatrix, CellStream[Source | FileSet, Batch]):
             options,
             matrices=(demand,),
             metadata_bytes=opened.metadata_bytes if isinstance(opened, FileSet) else 0,
-            stacklevel=2,
         )
 
     @property

@@ -67,15 +67,14 @@ class Transform:
             dtype=arguments.dtype(dtype, layout=layout),
         )
 
-    def fitted(self, source: Source | FileSet, *, stacklevel: int) -> Transform:
+    def fitted(self, source: Source | FileSet) -> Transform:
         """The same for these values: an overdispersion that was not given is estimated.
 
-        Warns with a UserWarning, `stacklevel` frames up, when counts are expected and there are
-        other values.
+        Warns with a UserWarning when counts are expected and there are other values.
         """
         if self.pflog or self.normalize:
             consequence = SHIFTED if self.pflog else NORMALISED
-            warn_unless_counts(source.parts, consequence, stacklevel=stacklevel + 2)
+            warn_unless_counts(source.parts, consequence)
         rows = source.rows
         n_cells = source.n_obs if rows is None else len(rows)
         if not self.pflog or self.pflog_alpha is not None or n_cells == 0:

@@ -114,7 +114,6 @@ def warn_of_epoch(epoch: int) -> None:
                 f"the trainer is in epoch {now}, but the batches come in the order of epoch "
                 f"{epoch} again: train from scx_train.lightning.ScxDataModule, or call "
                 "set_epoch of the iterable when a checkpoint was loaded",
-                stacklevel=3,
             )
         return
 

@@ -54,7 +54,6 @@ def dispatched(
             warn(
                 f"accelerate dispatches tensors of cells alone, so batches are without "
                 f"{', '.join(left_out)}: {NOT_DISPATCHED} to have all of them",
-                stacklevel=2,
             )
         fits = n_cells % n_parts == 0
         if cells_of_each is not None:

@@ -119,7 +119,6 @@ class EpochIterable(torch.utils.data.IterableDataset):  # type: ignore[misc]
                     f"batches that workers of a DataLoader made are not counted: the state is the "
                     f"beginning of epoch {progress.epoch}. torchdata's StatefulDataLoader knows "
                     "the place within an epoch, and so does num_workers=0",
-                    stacklevel=2,
                 )
         # Also at the end of an epoch, where others may not be done, it is that epoch's.
         return Progress(progress.epoch, progress.batch).state(settings)
