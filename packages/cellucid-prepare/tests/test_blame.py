@@ -231,9 +231,9 @@ def test_addresses_are_no_paths(address: str) -> None:
 def test_empty_paths(capsys: pytest.CaptureFixture[str]) -> None:
     larger().write_h5ad("in.h5ad")
     assert main(["", "out.h5ad", *NAMED]) == 1
-    assert "the path of the file is empty" in capsys.readouterr().err
+    assert "an empty text names no file" in capsys.readouterr().err
     assert main(["check", ""]) == 1
-    assert "the path of the file is empty" in capsys.readouterr().err
+    assert "an empty text names no file" in capsys.readouterr().err
     assert main(["in.h5ad", "", "--format", "h5ad", *NAMED]) == 1
     assert "OUT: is empty" in capsys.readouterr().err
 

@@ -324,4 +324,4 @@ def test_a_folder_of_folders_says_where_its_matrix_is(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"no matrix.mtx .*; name what .*: {below}$"):
         rebuilt(tmp_path)
     with pytest.raises(ValueError, match=f"a folder without a count matrix; .*: {below}$"):
-        scx_core.from_h5ad(tmp_path, tmp_path / "a.scx")
+        scx_core.from_h5ad(tmp_path, tmp_path.parent / "a.scx")
