@@ -42,7 +42,8 @@ def run_prepare(options: argparse.Namespace) -> int:
     import cellucid_prepare
 
     format = options.format or _guessed_format(options.target)
-    refuse_inputs(options.target, *_files(options))
+    if options.target:  # an empty one is refused with all other faults
+        refuse_inputs(options.target, *_files(options))
     arguments = _arguments(options)
     path = cellucid_prepare.prepare(
         options.target,

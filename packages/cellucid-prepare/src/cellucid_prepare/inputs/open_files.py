@@ -33,10 +33,7 @@ def input_path(given: str | os.PathLike[str]) -> Path:
 
     Raises ValueError where it is empty or an address of the web.
     """
-    text = local_path(given)
-    if not text:
-        raise ValueError("the path of the file is empty")
-    return Path(text).expanduser()
+    return Path(local_path(given)).expanduser()
 
 
 @contextmanager
