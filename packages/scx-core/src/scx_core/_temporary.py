@@ -36,7 +36,11 @@ def beside(target: Path, *, suffix: str = PARTIAL) -> Iterator[Path]:
     """
     bring_back(target)
     for left in left_overs(target, suffix):
-        remove(left)
+        # in one step, so that a writer that is still at work misses all of it
+        gone = _hidden(target, suffix)
+        with suppress(OSError):
+            os.replace(left, gone)
+        remove(gone)
     hidden = _hidden(target, suffix)
     process = os.getpid()
     try:

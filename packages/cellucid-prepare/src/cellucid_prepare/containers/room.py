@@ -23,6 +23,7 @@ class Room:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._is_made = False
         self._known_end = 0
         self._filled_end = 0
         self._can_ask = hasattr(os, "posix_fallocate")
@@ -47,7 +48,9 @@ class Room:
             self._ask(end)
 
     def _ask(self, end: int) -> None:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        # made once: a file that is gone was taken away by another writer of the same output
+        made, self._is_made = self._is_made, True
+        descriptor = os.open(self._path, os.O_RDWR | (0 if made else os.O_CREAT), 0o666)
         try:
             size = os.fstat(descriptor).st_size
             # holes that HDF5 left since the last time are filled too

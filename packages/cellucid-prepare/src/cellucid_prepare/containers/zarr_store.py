@@ -57,12 +57,19 @@ class FolderStore:
         """See `Store`."""
         folder = path.rpartition("/")[0]
         if folder not in self._folders:
-            (self._root / folder).mkdir(parents=True, exist_ok=True)
-            self._folders.add(folder)
+            self._make(folder)
         with io.FileIO(f"{self._root}/{path}", "w") as file:
             left = memoryview(content)
             while left:
                 left = left[file.write(left) :]
+
+    def _make(self, folder: str) -> None:
+        """Make a folder in the root, which another writer of the same output may take away."""
+        path = self._root
+        for name in filter(None, folder.split("/")):
+            path = path / name
+            path.mkdir(exist_ok=True)
+        self._folders.add(folder)
 
 
 class ZipStore:
